@@ -1,0 +1,163 @@
+"""The parsed trace: one JSON object per line, `seq`, `type`, `data`, in one vocabulary for every harness.
+
+`data` of a prompt is `{"_prompt": {"text"}}`, of everything else `{"update": {...}}`; beside it stand the facts
+of the event in a fixed order: sessionId, timestamp, model, messageId, parentToolCallId, extra. The vocabulary
+is the platform's own, so that a `trace-parsed.jsonl` of either side is read by the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO, NamedTuple
+
+import orjson
+
+from . import jsontext
+
+__all__ = [
+    "GATEWAY_SEQ",
+    "KINDS",
+    "STATUSES",
+    "TYPES",
+    "Event",
+    "TraceLine",
+    "agent_of",
+    "read_trace",
+    "text_of",
+    "write_trace",
+]
+
+TYPES = (
+    "prompt",
+    "user_message_chunk",
+    "agent_message_chunk",
+    "agent_thought_chunk",
+    "tool_call",
+    "tool_call_update",
+    "plan",
+    "usage",
+    "error",
+    "trace_loss",
+)
+KINDS = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
+STATUSES = ("pending", "in_progress", "completed", "failed")
+GATEWAY_SEQ = 1_000_000_000  # gateway usage lines are numbered from here: another reading of the same calls
+
+
+class Event(NamedTuple):
+    """One event of a trace, without its position: the writer numbers them 0, 1, 2, ..."""
+
+    type: str
+    data: dict[str, Any]
+
+
+class TraceLine(NamedTuple):
+    """One event with the position it had in the file it was read from."""
+
+    seq: int
+    type: str
+    data: dict[str, Any]
+
+
+@dataclass(slots=True)
+class TraceReading:
+    """What reading a foreign trace came to: lines that were read and lines that are no event."""
+
+    read: int = 0
+    malformed: int = 0
+    torn_tail: bool = False
+
+
+def text_of(event: Event | TraceLine) -> str:
+    """The text of a prompt or chunk, or of a tool's result; empty where the event has none."""
+    prompt = event.data.get("_prompt")
+    if isinstance(prompt, dict):
+        text = prompt.get("text")
+        return text if isinstance(text, str) else ""
+    update = event.data.get("update")
+    content = update.get("content") if isinstance(update, dict) else None
+    if isinstance(content, dict):
+        text = content.get("text")
+        return text if isinstance(text, str) else ""
+    if isinstance(content, list):
+        return "\n".join(filter(None, map(_block_text, content)))
+    return ""
+
+
+def _block_text(item: object) -> str:
+    if not isinstance(item, dict):
+        return ""
+    block = item.get("content") if item.get("type") == "content" else item
+    text = block.get("text") if isinstance(block, dict) else None
+    return text if isinstance(text, str) else ""
+
+
+def agent_of(data: dict[str, Any]) -> str | None:
+    """The subagent an event belongs to, or None for the main agent.
+
+    `extra.agentId` where it is known, else the call that spawned it.
+    """
+    extra = data.get("extra")
+    if isinstance(extra, dict):
+        agent = extra.get("agentId")
+        if isinstance(agent, str):
+            return agent
+    parent = data.get("parentToolCallId")
+    return parent if isinstance(parent, str) else None
+
+
+def write_trace(events: Iterable[Event | TraceLine], out: BinaryIO) -> int:
+    """Write events as lines and return how many. Events are numbered from 0; lines keep their position."""
+    count = 0
+    for event in events:
+        seq = event.seq if isinstance(event, TraceLine) else count
+        out.write(jsontext.dumps({"seq": seq, "type": event.type, "data": event.data}) + b"\n")
+        count += 1
+    return count
+
+
+def read_trace(lines: Iterable[bytes], reading: TraceReading | None = None) -> Iterator[TraceLine]:
+    """The events of a parsed trace of ours or of the platform, older and newer.
+
+    `seq` may start anywhere and have gaps, unknown types and fields are kept. Bare output events without seq
+    and type (the SDK's parsed download) are numbered by line. A line that is no event is counted and left out.
+    """
+    state = reading if reading is not None else TraceReading()
+    position = 0
+    for raw in lines:
+        line = raw.strip()
+        if not line:
+            continue
+        state.read += 1
+        repairs = jsontext.Repairs()
+        try:
+            value = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            try:
+                value = jsontext.loads_repaired(line, repairs)
+            except ValueError:
+                state.malformed += 1
+                state.torn_tail = True
+                continue
+        state.torn_tail = False
+        parsed = _as_line(value, position)
+        if parsed is None:
+            state.malformed += 1
+            continue
+        position = parsed.seq + 1 if parsed.seq < GATEWAY_SEQ else position
+        yield parsed
+
+
+def _as_line(value: object, position: int) -> TraceLine | None:
+    if not isinstance(value, dict):
+        return None
+    data, seq, kind = value.get("data"), value.get("seq"), value.get("type")
+    if isinstance(data, dict) and isinstance(kind, str):
+        return TraceLine(seq if isinstance(seq, int) and not isinstance(seq, bool) else position, kind, data)
+    update = value.get("update")
+    if isinstance(update, dict) and isinstance(update.get("sessionUpdate"), str):
+        return TraceLine(position, update["sessionUpdate"], value)
+    if isinstance(value.get("_prompt"), dict):
+        return TraceLine(position, "prompt", value)
+    return None

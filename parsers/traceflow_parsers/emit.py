@@ -1,0 +1,370 @@
+"""Builds the events of a trace in the order that the contract asks for, whatever order the harness wrote.
+
+- a result never stands before its call: an early one waits for the call, or for the end;
+- one `call` usage per model call, the source's last word: it waits until the next call of that agent begins;
+- every fact stands beside `update` in one fixed order, absent where unknown.
+
+Agents are told apart by their id; the main agent has none. `agent()` says whose records follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from traceflow_formats.trace import Event
+
+from .report import Report
+from .tools import Shown
+
+__all__ = ["Emitter", "image_block", "text_block"]
+
+
+def text_block(text: str) -> dict[str, Any]:
+    """A text content block."""
+    return {"type": "text", "text": text}
+
+
+def image_block(data: str, mime: str, uri: str | None = None) -> dict[str, Any]:
+    """An image content block; `data` is base64, empty where only the address is known."""
+    block = {"type": "image", "data": data, "mimeType": mime}
+    if uri:
+        block["uri"] = uri
+    return block
+
+
+class Emitter:
+    """The one place where events are made. Methods append; `drain` hands over what is ready."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.session_id: str | None = None
+        self.agent_id: str | None = None
+        self.parent_call: str | None = None
+        self.abandoned = False  # the records in hand were withdrawn from the history
+        self.copied = False  # the records in hand are a copy of another session's history: never counted
+        self._out: list[Event] = []
+        self._open: dict[tuple[str | None, str], int] = {}  # calls that wait for a result
+        self._known: set[int] = set()  # hashes of all calls seen
+        self._early: dict[tuple[str | None, str], list[Event]] = {}  # results that wait for their call
+        self._usage: dict[str | None, tuple[str | None, Event]] = {}  # per agent: the call's usage so far
+        self._run_usage: Event | None = None
+        self._losses: dict[tuple[str, str], tuple[int, list[int]]] = {}
+        self._prompted = False
+        self._introduced = False
+
+    # -- who is speaking ---------------------------------------------------------------------------------
+
+    def agent(self, agent_id: str | None, parent_call: str | None = None) -> None:
+        """The records that follow are this subagent's (None: the main agent's)."""
+        self.agent_id = agent_id
+        self.parent_call = parent_call
+
+    def drain(self) -> list[Event]:
+        """The events that are ready, oldest first; each is handed over once."""
+        out = self._out
+        if out:
+            self._out = []
+        return out
+
+    # -- words -------------------------------------------------------------------------------------------
+
+    def prompt(self, text: str, time: str | None = None, role: str | None = None, **extra: Any) -> None:
+        """What a person asked. The first one of the main agent is the `prompt`, later ones are user chunks.
+
+        With `role="system"` it is the system prompt, which is never the instruction. A subagent's prompt is a
+        user chunk of that subagent.
+        """
+        if role is None and (self._prompted or self.agent_id is not None):
+            self.user(text_block(text), time, **extra)
+            return
+        body: dict[str, Any] = {"text": text}
+        if role is not None:
+            body["role"] = role
+        elif not self.abandoned:
+            self._prompted = True
+        self._add("prompt", "_prompt", body, time, None, None, extra)
+
+    def user(self, block: dict[str, Any], time: str | None = None, message_id: str | None = None, **extra: Any) -> None:
+        """A block of user text or an image. `injected="kind"` marks what the harness put in itself, and
+        `compaction={...}` the summary that replaces the history before it."""
+        self._add(
+            "user_message_chunk",
+            "update",
+            {"sessionUpdate": "user_message_chunk", "content": block},
+            time,
+            None,
+            message_id,
+            extra,
+        )
+
+    def message(
+        self,
+        block: dict[str, Any],
+        time: str | None = None,
+        model: str | None = None,
+        message_id: str | None = None,
+        **extra: Any,
+    ) -> None:
+        """A block that the model said to the user."""
+        self._turn(message_id)
+        self._add(
+            "agent_message_chunk",
+            "update",
+            {"sessionUpdate": "agent_message_chunk", "content": block},
+            time,
+            model,
+            message_id,
+            extra,
+        )
+
+    def thought(
+        self,
+        text: str,
+        time: str | None = None,
+        model: str | None = None,
+        message_id: str | None = None,
+        **extra: Any,
+    ) -> None:
+        """A block of reasoning."""
+        self._turn(message_id)
+        self._add(
+            "agent_thought_chunk",
+            "update",
+            {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": text}},
+            time,
+            model,
+            message_id,
+            extra,
+        )
+
+    # -- tools -------------------------------------------------------------------------------------------
+
+    def call(
+        self,
+        call_id: str,
+        name: str,
+        shown: Shown,
+        raw_input: Any = None,
+        time: str | None = None,
+        model: str | None = None,
+        message_id: str | None = None,
+        status: str = "pending",
+        **extra: Any,
+    ) -> None:
+        """A tool call under the harness's own name. `shown` is its kind and title, places and content.
+
+        A plan in `shown` follows the call as a `plan` event.
+        """
+        self._turn(message_id)
+        update: dict[str, Any] = {
+            "sessionUpdate": "tool_call",
+            "toolCallId": call_id,
+            "toolName": name,
+            "title": shown.title,
+            "kind": shown.kind,
+            "status": status,
+        }
+        if raw_input is not None:
+            update["rawInput"] = raw_input
+        if shown.content:
+            update["content"] = shown.content
+        if shown.locations:
+            update["locations"] = shown.locations
+        self._add("tool_call", "update", update, time, model, message_id, extra)
+        key = (self.agent_id, call_id)
+        mark = hash(key)
+        if mark in self._known:
+            self.report.warn("duplicate_call_id", f"the call id {call_id[:80]!r} stands for more than one call")
+        self._known.add(mark)
+        self._open[key] = self._open.get(key, 0) + 1
+        if shown.plan is not None:
+            self.plan(shown.plan, time, message_id)
+        early = self._early.pop(key, None)
+        if early:
+            self._out.extend(early)
+            self._close(key)
+
+    def result(
+        self,
+        call_id: str,
+        content: Sequence[dict[str, Any]] | None,
+        status: str = "completed",
+        time: str | None = None,
+        raw_output: Any = None,
+        title: str | None = None,
+        message_id: str | None = None,
+        final: bool = True,
+        **extra: Any,
+    ) -> None:
+        """What a call returned: content blocks, verbatim. `final=False` for progress of a call still running."""
+        update: dict[str, Any] = {
+            "sessionUpdate": "tool_call_update",
+            "toolCallId": call_id,
+            "status": status,
+        }
+        if title is not None:
+            update["title"] = title
+        if content is not None:
+            update["content"] = [
+                block if block.get("type") == "diff" else {"type": "content", "content": block} for block in content
+            ]
+        if raw_output is not None:
+            update["rawOutput"] = raw_output
+        key = (self.agent_id, call_id)
+        if key in self._open:
+            self._add("tool_call_update", "update", update, time, None, message_id, extra)
+            if final:
+                self._close(key)
+        elif hash(key) in self._known:
+            self._add("tool_call_update", "update", update, time, None, message_id, extra)
+        else:
+            event = self._event("update", update, time, None, message_id, extra)
+            self._early.setdefault(key, []).append(Event("tool_call_update", event))
+
+    def plan(
+        self,
+        entries: list[dict[str, Any]],
+        time: str | None = None,
+        message_id: str | None = None,
+        **extra: Any,
+    ) -> None:
+        """The whole plan as it now stands: entries of content, status and priority."""
+        self._add("plan", "update", {"sessionUpdate": "plan", "entries": entries}, time, None, message_id, extra)
+
+    # -- numbers and failures ----------------------------------------------------------------------------
+
+    def usage(
+        self,
+        usage: dict[str, Any],
+        message_id: str | None,
+        time: str | None = None,
+        model: str | None = None,
+        **extra: Any,
+    ) -> None:
+        """The tokens of one model call; said again for the same call, the last word counts."""
+        held = self._usage.get(self.agent_id)
+        if held is not None and held[0] != message_id:
+            self._out.append(held[1])
+        update = {"sessionUpdate": "usage", "scope": "call", "usage": usage}
+        data = self._event("update", update, time, model, message_id, extra)
+        self._usage[self.agent_id] = (message_id, Event("usage", data))
+
+    def run_usage(self, usage: dict[str, Any], time: str | None = None, **extra: Any) -> None:
+        """The totals that the source states for the whole run; the last word counts, and stands at the end."""
+        update = {"sessionUpdate": "usage", "scope": "run", "usage": usage}
+        self._run_usage = Event("usage", self._event("update", update, time, None, None, extra))
+
+    def error(
+        self,
+        message: str,
+        fatal: bool,
+        time: str | None = None,
+        message_id: str | None = None,
+        **extra: Any,
+    ) -> None:
+        """A failure of the harness or of the provider; `retried=True` where the harness tried again."""
+        update = {"sessionUpdate": "error", "message": message.strip() or "(no message)", "fatal": fatal}
+        self._add("error", "update", update, time, None, message_id, extra)
+
+    def loss(self, reason: str, count: int, path: str, lines: list[int]) -> None:
+        """Lines that could not be read: one `trace_loss` event per reason and file stands at the end."""
+        total, places = self._losses.get((reason, path), (0, []))
+        self._losses[(reason, path)] = (total + count, places + lines if len(places) < 100 else places)
+
+    # -- the end -----------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Hand over what was held back: usage, results without a call, losses, and the totals last."""
+        for _, event in self._usage.values():
+            self._out.append(event)
+        self._usage.clear()
+        for events in self._early.values():
+            self._out.extend(events)
+            self.report.warn("orphan_result", "a result whose call is not in the source")
+        self._early.clear()
+        if self._open:
+            self.report.warn("missing_result", "a call has no result", sum(self._open.values()))
+            self.report.incomplete = True
+        for (reason, path), (count, lines) in sorted(self._losses.items()):
+            update = {
+                "sessionUpdate": "trace_loss",
+                "reason": reason,
+                "count": count,
+                "source": {"path": path, "lines": lines},
+            }
+            self._out.append(Event("trace_loss", {"update": update}))
+        self._losses.clear()
+        if self._run_usage is not None:
+            self._out.append(self._run_usage)
+            self._run_usage = None
+
+    @property
+    def open_calls(self) -> list[tuple[str | None, str]]:
+        """The calls that still wait for a result: (agent id, call id)."""
+        return list(self._open)
+
+    # -- inside ------------------------------------------------------------------------------------------
+
+    def _turn(self, message_id: str | None) -> None:
+        """A model call speaks: the usage of the agent's call before it is final now."""
+        held = self._usage.get(self.agent_id)
+        if held is not None and held[0] != message_id:
+            self._out.append(held[1])
+            del self._usage[self.agent_id]
+
+    def _close(self, key: tuple[str | None, str]) -> None:
+        left = self._open[key] - 1
+        if left:
+            self._open[key] = left
+        else:
+            del self._open[key]
+
+    def _add(
+        self,
+        kind: str,
+        field: str,
+        body: dict[str, Any],
+        time: str | None,
+        model: str | None,
+        message_id: str | None,
+        extra: dict[str, Any],
+    ) -> None:
+        self._out.append(Event(kind, self._event(field, body, time, model, message_id, extra)))
+
+    def _event(
+        self,
+        field: str,
+        body: dict[str, Any],
+        time: str | None,
+        model: str | None,
+        message_id: str | None,
+        extra: dict[str, Any],
+    ) -> dict[str, Any]:
+        data: dict[str, Any] = {field: body}
+        if self.session_id is not None:
+            data["sessionId"] = self.session_id
+        if time is not None:
+            data["timestamp"] = time
+        if model is not None:
+            data["model"] = model
+        if message_id is not None:
+            data["messageId"] = message_id
+        if self.parent_call is not None:
+            data["parentToolCallId"] = self.parent_call
+        if extra:
+            extra = {name: value for name, value in extra.items() if value is not None}
+        if self.agent_id is not None:
+            extra["agentId"] = self.agent_id
+        if self.abandoned:
+            extra["abandoned"] = True
+        if self.copied:
+            extra["copied"] = True
+        if not self._introduced:  # the first event says who wrote the trace
+            self._introduced = True
+            extra["harness"] = self.report.harness
+            if self.report.version is not None:
+                extra["harnessVersion"] = self.report.version
+        if extra:
+            data["extra"] = extra
+        return data

@@ -1,0 +1,14 @@
+"""The harnesses that are known. A new one is a module that makes a `Harness`, and a line here."""
+
+from __future__ import annotations
+
+from .source import Harness
+
+__all__ = ["HARNESSES", "harness_named"]
+
+HARNESSES: tuple[Harness, ...] = ()
+
+
+def harness_named(name: str) -> Harness | None:
+    """The harness of this name, or None."""
+    return next((h for h in HARNESSES if h.name == name), None)

@@ -1,0 +1,148 @@
+"""Sources: what was found on disk, ready to be handed to a parser in order.
+
+A `Harness` says how its two sources are told apart from everybody else's, and where its sessions lie below a
+home folder. A `Source` is one session, or one stdout stream: its files in reading order and the parser to use.
+Nothing here writes, and symlinks are never followed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+from traceflow_formats.trace import Event
+
+from .contract import Parser, Part
+from .lines import MAX_LINE, LongLine, iter_lines
+from .report import Report
+
+__all__ = ["Harness", "Input", "Parse", "Source", "file_input", "head_records", "walk_files"]
+
+HEAD_LINES = 60
+HEAD_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One file of a source: what the parser is told of it, and its lines (opened anew at each call)."""
+
+    part: Part
+    lines: Callable[[], Iterator[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One session or stream. `path` is the main file or folder, `session_id` what its place says, if anything."""
+
+    harness: str
+    kind: str  # session | stdout | trace | atif | sdk
+    path: Path
+    inputs: tuple[Input, ...]
+    make: Callable[[], Parser]
+    session_id: str | None = None
+    files: tuple[Path, ...] = field(default=())  # every file that belongs to it, read or not
+
+    def parse(self) -> Parse:
+        """A parse of the source from its beginning."""
+        return Parse(self)
+
+
+class Parse:
+    """One reading of a source: iterate it once for the events; `report` is complete after the last one."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._parser = source.make()
+
+    @property
+    def report(self) -> Report:
+        return self._parser.report
+
+    def __iter__(self) -> Iterator[Event]:
+        parser = self._parser
+        feed = parser.feed
+        for item in self.source.inputs:
+            parser.begin(item.part)
+            for line in item.lines():
+                yield from feed(line)
+        yield from parser.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class Harness:
+    """One harness, as the registry knows it."""
+
+    name: str
+    stdout_names: tuple[str, ...]  # the file that a runner tees its stdout into, under agent/
+    is_stdout: Callable[[Sequence[dict[str, Any]]], bool]  # do these first records come from its stdout?
+    is_session: Callable[[Sequence[dict[str, Any]]], bool]  # do they come from its session file?
+    stdout: Callable[[], Parser]
+    session_at: Callable[[Path], Source]  # the session whose main file this is, with what lies beside it
+    sessions_in: Callable[[Path], list[Source]]  # the root sessions below a folder, at the harness's own places
+
+    def stdout_source(self, path: Path) -> Source:
+        """The stream that a file holds."""
+        return Source(self.name, "stdout", path, (file_input(path, Part(path.name)),), self.stdout, files=(path,))
+
+
+def file_input(path: Path, part: Part, max_line: int = MAX_LINE) -> Input:
+    """The lines of a file, streamed."""
+
+    def lines() -> Iterator[bytes]:
+        with path.open("rb") as stream:
+            yield from iter_lines(stream, max_line)
+
+    return Input(part, lines)
+
+
+def head_records(path: Path) -> list[dict[str, Any]]:
+    """The first JSON objects of a file, for detection: at most 60 lines and 4 MiB of it.
+
+    Lines that are no JSON object are passed over (noise, a torn end); escape codes before a brace are too.
+    """
+    records: list[dict[str, Any]] = []
+    size = 0
+    with path.open("rb") as stream:
+        for number, line in enumerate(iter_lines(stream, HEAD_BYTES)):
+            size += len(line)
+            if number >= HEAD_LINES or size > HEAD_BYTES:
+                break
+            record = _object(line)
+            if record is not None:
+                records.append(record)
+    return records
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    if type(line) is LongLine:
+        return None
+    start = line.find(b"{")
+    if start < 0:
+        return None
+    try:
+        value = orjson.loads(line[start:])
+    except orjson.JSONDecodeError:
+        try:
+            value = json.loads(line[start:].decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            return None
+    return value if isinstance(value, dict) else None
+
+
+def walk_files(root: Path, suffixes: tuple[str, ...] = ()) -> Iterator[Path]:
+    """The regular files below a folder in the order of their paths; links and special files are passed over."""
+    try:
+        entries = sorted(root.iterdir(), key=lambda p: p.name)
+    except (NotADirectoryError, FileNotFoundError):
+        return
+    for entry in entries:
+        if entry.is_symlink():
+            continue
+        if entry.is_dir():
+            yield from walk_files(entry, suffixes)
+        elif entry.is_file() and (not suffixes or entry.name.endswith(suffixes)):
+            yield entry
