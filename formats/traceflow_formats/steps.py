@@ -7,6 +7,7 @@ calls that have no result yet, never the trace.
 
 from __future__ import annotations
 
+from array import array
 from typing import Any, NamedTuple
 
 from .trace import Event, TraceLine
@@ -14,6 +15,7 @@ from .trace import Event, TraceLine
 __all__ = ["Place", "Steps", "is_result"]
 
 _RECENT = 16  # model calls per agent that late events (usage, a second block) can still name
+_ORPHANS = 1000  # results without a call of which it is checked whether their call may come later
 _OPEN_CALLS = 200_000  # calls without a result that are remembered; the oldest are forgotten beyond it
 
 
@@ -65,11 +67,15 @@ class Steps:
       usage of the call that wrote a compaction summary are in no step.
     """
 
-    __slots__ = ("_agents", "_open", "unanswered")
+    __slots__ = ("_agents", "_early", "_open", "_orphans", "calls", "early_result", "unanswered")
 
     def __init__(self) -> None:
         self._agents: dict[str | None, _Agent] = {}
         self._open: dict[tuple[str | None, str], tuple[_Open, ...]] = {}
+        self._early: dict[tuple[str | None, str], int] = {}  # results that came before their call: the step they are in
+        self._orphans = 0
+        self.calls = array("q")  # the hashes of the ids of all calls, in order
+        self.early_result: int | None = None  # the step with the result of the call just placed, where that came first
         self.unanswered = 0  # calls that wait for a result, copied ones left out
 
     def place(self, event: Event | TraceLine) -> Place | None:
@@ -202,16 +208,20 @@ class Steps:
         self, agent: str | None, state: _Agent, step: int, update: dict[str, Any], extra: dict[str, Any] | None
     ) -> None:
         """Remember a call until its result comes."""
-        waits = update.get("status") not in ("completed", "failed")
+        call_id = update.get("toolCallId")
+        if call_id.__class__ is not str:
+            call_id = ""
+        self.calls.append(hash(call_id))
+        key = (agent, call_id)
+        self.early_result = self._early.pop(key, None) if self._early else None
+        waits = self.early_result is None and update.get("status") not in ("completed", "failed")
         counts = waits and not (extra is not None and extra.get("copied"))
         self.unanswered += counts
         if step == state.call:
             state.acted = True
             state.open += waits
             state.answered |= not waits
-        call_id = update.get("toolCallId")
-        if call_id.__class__ is str:
-            key = (agent, call_id)
+        if self.early_result is None:
             found = self._open.get(key)
             entry = _Open(step, waits, counts)
             self._open[key] = (entry,) if found is None else (*found[-7:], entry)
@@ -223,18 +233,32 @@ class Steps:
         key = (agent, call_id if isinstance(call_id, str) else "")
         found = self._open.get(key)
         if found is None:
-            return Place(agent, state.count, False) if state.count else self._other(agent, state, None)
-        step, waits, counts = found[-1]
+            place = Place(agent, state.count, False) if state.count else self._other(agent, state, None)
+            if isinstance(call_id, str) and is_result(update):
+                self._orphan(agent, call_id, place.step)
+            return place
         if is_result(update):
-            if len(found) > 1:
-                self._open[key] = found[:-1]
-            else:
-                del self._open[key]
-            self.unanswered -= counts
-            if step == state.call:
-                state.answered = True
-                state.open -= waits
-        return Place(agent, step, False)
+            self._close(key, found)
+        return Place(agent, found[-1].step, False)
+
+    def _orphan(self, agent: str | None, call_id: str, step: int) -> None:
+        """A result that no call waits for. If its call was never seen it may come yet (traces of the platform)."""
+        if self._orphans < _ORPHANS:
+            self._orphans += 1
+            if hash(call_id) not in self.calls:
+                self._early[(agent, call_id)] = step
+
+    def _close(self, key: tuple[str | None, str], found: tuple[_Open, ...]) -> None:
+        step, waits, counts = found[-1]
+        if len(found) > 1:
+            self._open[key] = found[:-1]
+        else:
+            del self._open[key]
+        self.unanswered -= counts
+        state = self._agents[key[0]]
+        if step == state.call:
+            state.answered = True
+            state.open -= waits
 
 
 _NO_STEP = frozenset({"trace_loss"})
