@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from .gemini_cli import HARNESS as GEMINI_CLI
 from .source import Harness
 
 __all__ = ["HARNESSES", "harness_named"]
 
-HARNESSES: tuple[Harness, ...] = ()
+HARNESSES: tuple[Harness, ...] = (GEMINI_CLI,)
 
 
 def harness_named(name: str) -> Harness | None:
