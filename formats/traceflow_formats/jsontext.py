@@ -60,22 +60,25 @@ def loads_repaired(raw: bytes, repairs: Repairs) -> Any:
         text = raw.decode("utf-8", "replace")
         repairs.invalid_utf8 += text.count("\ufffd") - raw.count(b"\xef\xbf\xbd")
     try:
-        value = json.loads(text)
+        value, replaced = clean_value(json.loads(text))
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    value, replaced = clean_value(value)
     repairs.surrogates += replaced
     return value
 
 
 def rounded(value: Any) -> bool:
     """Whether a value that orjson read may hold an integer that lost digits: a whole float of 2**63 or more."""
-    if isinstance(value, float):
-        return abs(value) >= 9.2e18 and value.is_integer()
-    if isinstance(value, dict):
-        return any(rounded(v) for v in value.values())
-    if isinstance(value, list):
-        return any(rounded(v) for v in value)
+    waiting = [value]  # a stack of its own: orjson reads what is nested deeper than Python can recurse
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, float):
+            if abs(item) >= 9.2e18 and item.is_integer():
+                return True
+        elif isinstance(item, dict):
+            waiting.extend(item.values())
+        elif isinstance(item, list):
+            waiting.extend(item)
     return False
 
 

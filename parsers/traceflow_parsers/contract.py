@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import orjson
 from traceflow_formats import jsontext
+from traceflow_formats.text import clean_value
 from traceflow_formats.times import normal_time
 from traceflow_formats.trace import Event
 
@@ -183,9 +184,9 @@ class JsonLineParser(Parser):
             found = jsontext.loads(self.raw, exact=True)
             for key in path:
                 found = found[key]
-        except (ValueError, LookupError, TypeError):
+            return clean_value(found)[0]
+        except (ValueError, LookupError, TypeError, RecursionError):
             return value
-        return found
 
     def _close_part(self) -> None:
         if self._torn is not None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from .gemini_cli import HARNESS as GEMINI_CLI
+from .qwen_code import HARNESS as QWEN_CODE
 from .source import Harness
 
 __all__ = ["HARNESSES", "harness_named"]
 
-HARNESSES: tuple[Harness, ...] = ()
+HARNESSES: tuple[Harness, ...] = (GEMINI_CLI, QWEN_CODE)
 
 
 def harness_named(name: str) -> Harness | None:

@@ -7,6 +7,7 @@ Nothing here writes, and symlinks are never followed.
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from .report import Report
 __all__ = ["Harness", "Input", "Parse", "Source", "file_input", "head_records", "walk_files"]
 
 HEAD_LINES = 60
+DOCUMENT_BYTES = 1 << 20
 HEAD_BYTES = 4 << 20
 
 
@@ -103,18 +105,66 @@ def head_records(path: Path) -> list[dict[str, Any]]:
     """The first JSON objects of a file, for detection: at most 60 lines and 4 MiB of it.
 
     Lines that are no JSON object are passed over (noise, a torn end); escape codes before a brace are too.
+    A file that is one JSON document over many lines, or one too long, gives that document as far as its first
+    1 MiB tells: the members that are whole, and of the first list that is not, the items that are.
     """
     records: list[dict[str, Any]] = []
     size = 0
+    lines = document = False
     with path.open("rb") as stream:
         for number, line in enumerate(iter_lines(stream, HEAD_BYTES)):
             size += len(line)
             if number >= HEAD_LINES or size > HEAD_BYTES:
                 break
             record = _object(line)
+            if number == 0:
+                document = record is None and line.lstrip(b"\xef\xbb\xbf \t\r").startswith(b"{")
             if record is not None:
                 records.append(record)
+                lines = lines or line.startswith(b"{")  # nested objects of a document are indented
+    if document and not lines and (found := _document_head(path)):
+        return [found]
     return records
+
+
+def _document_head(path: Path) -> dict[str, Any]:
+    with path.open("rb") as stream:
+        data = stream.read(DOCUMENT_BYTES)
+    utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    text = data.decode("utf-16" if utf16 else "utf-8-sig", "replace")
+    decoder = json.JSONDecoder()
+    found: dict[str, Any] = {}
+    at = _after(text, text.find("{") + 1)
+    try:
+        while text.startswith('"', at):
+            key, at = decoder.raw_decode(text, at)
+            at = _after(text, at)
+            if text.startswith("[", at):
+                items = found[key] = []
+                at = _items(decoder, text, at, items)
+            else:
+                found[key], at = decoder.raw_decode(text, at)
+            at = _after(text, at)
+    except (ValueError, RecursionError):  # the end of what was read, or of what is JSON
+        pass
+    return found
+
+
+def _items(decoder: json.JSONDecoder, text: str, at: int, items: list[Any]) -> int:
+    """Read a list item by item, so that what was read of it stays when it is cut; returns where it ends."""
+    at = _after(text, at + 1)
+    while not text.startswith("]", at):
+        item, at = decoder.raw_decode(text, at)
+        items.append(item)
+        at = _after(text, at)
+    return at + 1
+
+
+def _after(text: str, at: int) -> int:
+    """The position of the next token: past blanks, commas and colons."""
+    while at < len(text) and text[at] in " \t\r\n,:":
+        at += 1
+    return at
 
 
 def _object(line: bytes) -> dict[str, Any] | None:
