@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from traceflow_formats import jsontext
 from traceflow_formats.trace import Event
 
 from .contract import Parser, Part
@@ -24,6 +25,7 @@ __all__ = ["Harness", "Input", "Parse", "Source", "file_input", "head_records", 
 
 HEAD_LINES = 60
 HEAD_BYTES = 4 << 20
+DOCUMENT_BYTES = 256 << 20  # a larger JSON document is not read to find out whose it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,10 @@ class Parse:
         yield from parser.finish()
 
 
+def _no_store(_: Path) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Harness:
     """One harness, as the registry knows it."""
@@ -83,6 +89,7 @@ class Harness:
     stdout: Callable[[], Parser]
     session_at: Callable[[Path], Source]  # the session whose main file this is, with what lies beside it
     sessions_in: Callable[[Path], list[Source]]  # the root sessions below a folder, at the harness's own places
+    is_store: Callable[[Path], bool] = _no_store  # a file of many sessions (a database): `sessions_in` takes it too
 
     def stdout_source(self, path: Path) -> Source:
         """The stream that a file holds."""
@@ -103,11 +110,14 @@ def head_records(path: Path) -> list[dict[str, Any]]:
     """The first JSON objects of a file, for detection: at most 60 lines and 4 MiB of it.
 
     Lines that are no JSON object are passed over (noise, a torn end); escape codes before a brace are too.
+    A file that is one JSON document over several lines gives that document, or the objects of its array.
     """
     records: list[dict[str, Any]] = []
     size = 0
     with path.open("rb") as stream:
         for number, line in enumerate(iter_lines(stream, HEAD_BYTES)):
+            if number == 0 and (document := _document(path, line)):
+                return document[:HEAD_LINES]
             size += len(line)
             if number >= HEAD_LINES or size > HEAD_BYTES:
                 break
@@ -115,6 +125,23 @@ def head_records(path: Path) -> list[dict[str, Any]]:
             if record is not None:
                 records.append(record)
     return records
+
+
+def _document(path: Path, first: bytes) -> list[dict[str, Any]]:
+    """The objects of a file that is one JSON document, where its first line cannot stand alone."""
+    if not first.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")) or path.stat().st_size > DOCUMENT_BYTES:
+        return []
+    try:
+        orjson.loads(first)
+    except orjson.JSONDecodeError:
+        pass
+    else:
+        return []
+    try:
+        value = jsontext.loads_repaired(path.read_bytes().removeprefix(b"\xef\xbb\xbf"), jsontext.Repairs())
+    except ValueError:
+        return []
+    return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, dict)]
 
 
 def _object(line: bytes) -> dict[str, Any] | None:
