@@ -132,8 +132,8 @@ def _document(path: Path, first: bytes) -> list[dict[str, Any]]:
     if not first.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")) or path.stat().st_size > DOCUMENT_BYTES:
         return []
     try:
-        orjson.loads(first)
-    except orjson.JSONDecodeError:
+        jsontext.loads(first)
+    except ValueError:
         pass
     else:
         return []
@@ -162,14 +162,21 @@ def _object(line: bytes) -> dict[str, Any] | None:
 
 def walk_files(root: Path, suffixes: tuple[str, ...] = ()) -> Iterator[Path]:
     """The regular files below a folder in the order of their paths; links and special files are passed over."""
-    try:
-        entries = sorted(root.iterdir(), key=lambda p: p.name)
-    except (NotADirectoryError, FileNotFoundError):
-        return
-    for entry in entries:
-        if entry.is_symlink():
+    open_folders = [iter(_entries(root))]
+    while open_folders:
+        entry = next(open_folders[-1], None)
+        if entry is None:
+            open_folders.pop()
+        elif entry.is_symlink():
             continue
-        if entry.is_dir():
-            yield from walk_files(entry, suffixes)
+        elif entry.is_dir():
+            open_folders.append(iter(_entries(entry)))
         elif entry.is_file() and (not suffixes or entry.name.endswith(suffixes)):
             yield entry
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir(), key=lambda p: p.name)
+    except (NotADirectoryError, FileNotFoundError):
+        return []
