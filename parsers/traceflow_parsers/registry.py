@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from . import opencode
 from .source import Harness
 
 __all__ = ["HARNESSES", "harness_named"]
 
-HARNESSES: tuple[Harness, ...] = ()
+HARNESSES: tuple[Harness, ...] = (opencode.HARNESS,)
 
 
 def harness_named(name: str) -> Harness | None:
