@@ -216,6 +216,7 @@ class OpencodeSession(PartsParser):
     def end_part(self) -> None:
         self._end_message()
         self._born = self._revert = self._compaction = None
+        self._seen = set()
         self.emit.abandoned = self.emit.copied = False
 
     def end(self) -> None:
@@ -398,7 +399,11 @@ def _injected(part: dict[str, Any]) -> str:
 def _is_stdout(records: Sequence[dict[str, Any]]) -> bool:
     for record in records:
         kind = record.get("type")
-        if as_text(record.get("sessionID")) is None or count(record.get("timestamp")) is None:
+        if (
+            not isinstance(kind, str)
+            or as_text(record.get("sessionID")) is None
+            or count(record.get("timestamp")) is None
+        ):
             continue
         if kind == "error" and isinstance(record.get("error"), dict):
             return True

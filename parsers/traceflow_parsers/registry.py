@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from . import opencode
+from . import droid, opencode
 from .source import Harness
 
 __all__ = ["HARNESSES", "harness_named"]
 
-HARNESSES: tuple[Harness, ...] = (opencode.HARNESS,)
+HARNESSES: tuple[Harness, ...] = (opencode.HARNESS, droid.HARNESS)
 
 
 def harness_named(name: str) -> Harness | None:
