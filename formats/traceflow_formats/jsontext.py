@@ -16,9 +16,10 @@ import orjson
 
 from .text import clean_value
 
-__all__ = ["Repairs", "canonical", "dumps", "loads", "loads_repaired", "pretty", "rounded"]
+__all__ = ["MAX_DEPTH", "Repairs", "canonical", "deeper", "dumps", "loads", "loads_repaired", "pretty", "rounded"]
 
 _CANONICAL = orjson.OPT_SORT_KEYS
+MAX_DEPTH = 200  # what is nested deeper is no record of a harness; the writers go to 254
 
 
 @dataclass(slots=True)
@@ -120,3 +121,19 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(v) for v in value]
     return value
+
+
+def deeper(value: Any, levels: int) -> bool:
+    """Whether a JSON value is nested deeper than this; found without recursion, so any depth can be asked of."""
+    layer = [value]
+    for _ in range(levels):
+        layer = [
+            child
+            for item in layer
+            if isinstance(item, dict | list)
+            for child in (item.values() if isinstance(item, dict) else item)
+            if isinstance(child, dict | list)
+        ]
+        if not layer:
+            return False
+    return True

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from .gemini_cli import HARNESS as GEMINI_CLI
-from .qwen_code import HARNESS as QWEN_CODE
+from . import droid, gemini_cli, opencode, qwen_code
 from .source import Harness
 
 __all__ = ["HARNESSES", "harness_named"]
 
-HARNESSES: tuple[Harness, ...] = (GEMINI_CLI, QWEN_CODE)
+HARNESSES: tuple[Harness, ...] = (
+    gemini_cli.HARNESS,
+    qwen_code.HARNESS,
+    opencode.HARNESS,
+    droid.HARNESS,
+)
 
 
 def harness_named(name: str) -> Harness | None:

@@ -74,6 +74,10 @@ class Parse:
         yield from parser.finish()
 
 
+def _no_store(_: Path) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Harness:
     """One harness, as the registry knows it."""
@@ -85,6 +89,7 @@ class Harness:
     stdout: Callable[[], Parser]
     session_at: Callable[[Path], Source]  # the session whose main file this is, with what lies beside it
     sessions_in: Callable[[Path], list[Source]]  # the root sessions below a folder, at the harness's own places
+    is_store: Callable[[Path], bool] = _no_store  # a file of many sessions (a database): `sessions_in` takes it too
 
     def stdout_source(self, path: Path) -> Source:
         """The stream that a file holds."""
@@ -106,7 +111,8 @@ def head_records(path: Path) -> list[dict[str, Any]]:
 
     Lines that are no JSON object are passed over (noise, a torn end); escape codes before a brace are too.
     A file that is one JSON document over many lines, or one too long, gives that document as far as its first
-    1 MiB tells: the members that are whole, and of the first list that is not, the items that are.
+    1 MiB tells: the members that are whole, and of the first list that is not, the items that are. Of a document
+    that is a list the objects in it count.
     """
     records: list[dict[str, Any]] = []
     size = 0
@@ -118,24 +124,28 @@ def head_records(path: Path) -> list[dict[str, Any]]:
                 break
             record = _object(line)
             if number == 0:
-                document = record is None and line.lstrip(b"\xef\xbb\xbf \t\r").startswith(b"{")
+                document = record is None and line.lstrip(b"\xef\xbb\xbf \t\r").startswith((b"{", b"["))
             if record is not None:
                 records.append(record)
                 lines = lines or line.startswith(b"{")  # nested objects of a document are indented
     if document and not lines and (found := _document_head(path)):
-        return [found]
+        return found[:HEAD_LINES]
     return records
 
 
-def _document_head(path: Path) -> dict[str, Any]:
+def _document_head(path: Path) -> list[dict[str, Any]]:
     with path.open("rb") as stream:
         data = stream.read(DOCUMENT_BYTES)
     utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     text = data.decode("utf-16" if utf16 else "utf-8-sig", "replace")
     decoder = json.JSONDecoder()
     found: dict[str, Any] = {}
-    at = _after(text, text.find("{") + 1)
+    start = _after(text, 0)
+    members: list[Any] = []
     try:
+        if text.startswith("[", start):
+            _items(decoder, text, start, members)
+        at = _after(text, start + 1)
         while text.startswith('"', at):
             key, at = decoder.raw_decode(text, at)
             at = _after(text, at)
@@ -147,7 +157,7 @@ def _document_head(path: Path) -> dict[str, Any]:
             at = _after(text, at)
     except (ValueError, RecursionError):  # the end of what was read, or of what is JSON
         pass
-    return found
+    return [found] if found else [item for item in members if isinstance(item, dict)]
 
 
 def _items(decoder: json.JSONDecoder, text: str, at: int, items: list[Any]) -> int:
@@ -185,14 +195,21 @@ def _object(line: bytes) -> dict[str, Any] | None:
 
 def walk_files(root: Path, suffixes: tuple[str, ...] = ()) -> Iterator[Path]:
     """The regular files below a folder in the order of their paths; links and special files are passed over."""
-    try:
-        entries = sorted(root.iterdir(), key=lambda p: p.name)
-    except (NotADirectoryError, FileNotFoundError):
-        return
-    for entry in entries:
-        if entry.is_symlink():
+    open_folders = [iter(_entries(root))]
+    while open_folders:
+        entry = next(open_folders[-1], None)
+        if entry is None:
+            open_folders.pop()
+        elif entry.is_symlink():
             continue
-        if entry.is_dir():
-            yield from walk_files(entry, suffixes)
+        elif entry.is_dir():
+            open_folders.append(iter(_entries(entry)))
         elif entry.is_file() and (not suffixes or entry.name.endswith(suffixes)):
             yield entry
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir(), key=lambda p: p.name)
+    except (NotADirectoryError, FileNotFoundError):
+        return []
