@@ -75,6 +75,11 @@ class Limits:
         """These bounds with some replaced. Raises `invalid_input` for an unknown name or a bad value."""
         return replace(self, **{name: _value(name, value, origin) for name, value in values.items()})
 
+    def unpacked_allowed(self, archive_bytes: int) -> tuple[int, str]:
+        """What an archive of this size may unpack to, and the bound that says so: "unpacked_bytes" or "ratio"."""
+        by_ratio = self.ratio * archive_bytes + self.ratio_free_bytes
+        return min((self.unpacked_bytes, "unpacked_bytes"), (by_ratio, "ratio"))
+
     def within_disk(self, folder: Path) -> Limits:
         """These bounds with `unpacked_bytes` cut to what is free on the disk of an existing folder."""
         free = shutil.disk_usage(folder).free

@@ -46,7 +46,7 @@ def scan(archive: Archive, limits: Limits | None = None, *, progress: Progress |
             if member is None:
                 continue
             total += member.size
-            _check_total(total, size, kind, member, bounds)
+            _check_total(total, size, member, bounds)
             tree.add(member.name, member.directory)
             if len(table) >= bounds.members:
                 raise _too_many(bounds)
@@ -177,24 +177,17 @@ def _safe(raw: RawMember, limits: Limits, notes: Notes) -> Member | None:
     return Member(name, raw.size, not special and bool(raw.mode & 0o111))
 
 
-def _check_total(total: int, archive_bytes: int, kind: str, member: Member, limits: Limits) -> None:
-    allowed = limits.ratio * archive_bytes + limits.ratio_free_bytes
-    if total > limits.unpacked_bytes:
-        name, value = "unpacked_bytes", limits.unpacked_bytes
-        problem = f"unpacks to over {format_size(value)}"
-    elif total > allowed and kind != "tar":
-        name, value = "ratio", limits.ratio
-        problem = f"has {archive_bytes} bytes and claims to unpack to {total}, over {value} times as much"
-    else:
-        return
-    raise TraceflowError(
-        "upload_too_large",
-        f"the archive {problem}, at member {shown(member.name)} of {member.size} bytes: split the job, or raise the"
-        f" limit `{name}`",
-        member=member.name,
-        limit=name,
-        value=value,
-    )
+def _check_total(total: int, archive_bytes: int, member: Member, limits: Limits) -> None:
+    allowed, name = limits.unpacked_allowed(archive_bytes)
+    if total > allowed:
+        raise TraceflowError(
+            "upload_too_large",
+            f"the archive of {format_size(archive_bytes)} claims to unpack to over {format_size(allowed)}, at member"
+            f" {shown(member.name)} of {member.size} bytes: split the job, or raise the limit `{name}`",
+            member=member.name,
+            limit=name,
+            value=getattr(limits, name),
+        )
 
 
 def _too_many(limits: Limits) -> TraceflowError:

@@ -125,8 +125,9 @@ class ByteStream:
         self._buffer = b""
         self._at = 0
         self._produced = 0
-        self._cap = limits.unpacked_bytes + limits.members * _HEADER_ALLOWANCE
-        self._cap = min(self._cap, limits.ratio * size + limits.ratio_free_bytes + limits.members * _HEADER_ALLOWANCE)
+        self._limits = limits
+        self._cap, self._cap_name = limits.unpacked_allowed(size)
+        self._cap += limits.members * _HEADER_ALLOWANCE
         self.position = 0
         self.trailing = 0
 
@@ -144,9 +145,9 @@ class ByteStream:
                 raise TraceflowError(
                     "upload_too_large",
                     f"the archive of {format_size(self._size)} unpacks to over {format_size(self._cap)}: split the"
-                    " job, or raise the limits `unpacked_bytes` and `ratio`",
-                    limit="unpacked_bytes",
-                    value=self._cap,
+                    f" job, or raise the limit `{self._cap_name}`",
+                    limit=self._cap_name,
+                    value=getattr(self._limits, self._cap_name),
                 )
         piece = self._buffer[self._at : self._at + most]
         self._at += len(piece)

@@ -74,7 +74,9 @@ class TarReader:
 
     def chunks(self) -> Iterator[bytes]:
         """The content of the current member, at most a megabyte at a time."""
-        turn = self._headers
+        return self._chunks(self._headers)
+
+    def _chunks(self, turn: int) -> Iterator[bytes]:
         while self._left:
             if turn != self._headers:
                 raise ValueError("the reader has gone on to the next member")

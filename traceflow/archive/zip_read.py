@@ -128,13 +128,11 @@ class ZipReader:
         tail_at = max(self._size - _END.size - 0xFFFF, 0)
         self._file.seek(tail_at)
         tail = self._read(_END.size + 0xFFFF)
-        place = tail.rfind(b"PK\5\6")
-        while place >= 0 and len(tail) - place >= _END.size:
-            fields = _END.unpack_from(tail, place)
-            if place + _END.size + fields[7] == len(tail):
+        place = len(tail) - _END.size + 4
+        while (place := tail.rfind(b"PK\5\6", 0, max(place, 0))) >= 0:
+            if place + _END.size + int.from_bytes(tail[place + 20 : place + 22], "little") == len(tail):
                 break
-            place = tail.rfind(b"PK\5\6", 0, place)
-        if place < 0 or len(tail) - place < _END.size:
+        if place < 0:
             raise corrupt("the zip has no end record at its end, so it is cut off or has data behind it")
         _, disk, first_disk, here, count, length, at, _ = _END.unpack_from(tail, place)
         end_at = tail_at + place
