@@ -20,7 +20,9 @@ from typing import Any, BinaryIO, Protocol
 
 from traceflow_formats.errors import TraceflowError
 
-__all__ = ["Backend", "LocalBackend", "ObjectInfo"]
+__all__ = ["PARTIAL", "Backend", "LocalBackend", "ObjectInfo"]
+
+PARTIAL = ".partial"  # how the names of unfinished objects end
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +106,9 @@ class LocalBackend:
     @contextlib.contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
         path = self._path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.partial")
+        partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}{PARTIAL}")
         try:
-            with partial.open("xb") as stream:
+            with _open_new(partial) as stream:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -119,15 +120,15 @@ class LocalBackend:
 
     def put_if_absent(self, name: str, data: bytes, scratch: str = "") -> bool:
         path = self._path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
         folder = self._path(scratch) if scratch else path.parent
-        partial = folder / f".{path.name}.{uuid.uuid4().hex[:12]}.partial"
+        partial = folder / f".{path.name}.{uuid.uuid4().hex[:12]}{PARTIAL}"
         try:
-            with partial.open("xb") as stream:
+            with _open_new(partial) as stream:
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
             try:
+                path.parent.mkdir(parents=True, exist_ok=True)
                 os.link(partial, path)
             except FileExistsError:
                 return False
@@ -179,6 +180,9 @@ class LocalBackend:
         path = self._path(prefix)
         if path.exists():  # say why it could not go
             shutil.rmtree(path)
+        if path.parent.parent != self.root:
+            with contextlib.suppress(OSError):  # a job's folder goes with its last revision
+                path.parent.rmdir()
 
     def is_empty(self) -> bool:
         try:
@@ -189,6 +193,15 @@ class LocalBackend:
 
     def duckdb_root(self, connection: Any) -> str:
         return str(self.root) + "/"
+
+
+def _open_new(path: Path) -> BinaryIO:
+    """Create a file, and its folder, which another writer may remove while it is empty."""
+    for _ in range(5):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            return path.open("xb")
+    return path.open("xb")
 
 
 def _sync_folder(path: Path) -> None:

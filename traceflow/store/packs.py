@@ -64,20 +64,39 @@ class PackWriter:
         self.objects: list[StoredObject] = []
 
     def add(self, stream: Readable) -> Packed:
-        """Take in one content, read to its end in pieces; where it is known already, its place."""
+        """Take in one content, read to its end in pieces; where it is known already, its place.
+
+        When reading or writing fails nothing of it stays in the pack.
+        """
         first = _read_full(stream, FRAME_SIZE)
-        digest = hashlib.sha256(first)
         if len(first) < FRAME_SIZE:
-            found = self._known.get(digest.digest())
+            found = self._known.get(hashlib.sha256(first).digest())
             if found is not None:
                 return found
         out = self._open()
         start, before = self._at, self._digest.copy()
+        try:
+            key, size, frames = self._write(out, first, stream)
+            found = self._known.get(key)
+            if found is None:
+                length = self._at - start
+                frame_lengths = tuple(frames) if len(frames) > 1 else None
+                found = self._known[key] = Packed(key.hex(), size, self._number, start, length, frame_lengths)
+                return found
+        except BaseException:
+            self._take_back(out, start, before)
+            raise
+        self._take_back(out, start, before)  # a large one that was known
+        return found
+
+    def _write(self, out: BinaryIO, data: bytes, stream: Readable) -> tuple[bytes, int, list[int]]:
+        """Write frames until the stream ends; the digest of the content, its size, and the frames' lengths."""
+        digest = hashlib.sha256()
+        compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
         frames: list[int] = []
         size = 0
-        data = first
-        compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True, write_content_size=True)
         while data or not frames:
+            digest.update(data)
             size += len(data)
             frame = compressor.compress(data)
             out.write(frame)
@@ -87,19 +106,13 @@ class PackWriter:
             if len(data) < FRAME_SIZE:
                 break
             data = _read_full(stream, FRAME_SIZE)
-            digest.update(data)
-        key = digest.digest()
-        found = self._known.get(key)
-        if found is not None:  # a large one that was known: take it back
+        return digest.digest(), size, frames
+
+    def _take_back(self, out: BinaryIO, start: int, before: hashlib._Hash) -> None:
+        with suppress(OSError, ValueError):  # a failed disk ends the job in any case
             out.seek(start)
             out.truncate()
-            self._at, self._digest = start, before
-            return found
-        packed = Packed(
-            key.hex(), size, self._number, start, self._at - start, tuple(frames) if len(frames) > 1 else None
-        )
-        self._known[key] = packed
-        return packed
+        self._at, self._digest = start, before
 
     def finish(self) -> list[StoredObject]:
         """Close the last pack and return all."""
