@@ -213,7 +213,7 @@ def test_a_result_is_its_text_and_its_facts() -> None:
         },
     )
     row = encode(event, 7)
-    assert (row.text, row.text_parts, row.exit_code, row.duration_ms) == ("out\nerr", [3, 3], 3, 1500.0)
+    assert (row.text, row.text_parts, row.exit_code, row.duration_ms) == ("out\nerr", [4], 3, 1500.0)
     assert same(decode(row).data, event.data)
 
 

@@ -35,11 +35,15 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a job is made of. `job` is its record as the importer keeps it, `report` what the import said."""
+    """What a job is made of. `job` is its record as the importer keeps it, `report` what the import said.
+
+    The keys of `job` that the `jobs` view shows are in docs/store.md; others are kept.
+    """
 
     job_id: str
     revision: str
     objects: tuple[StoredObject, ...]
+    counts: Mapping[str, int] = field(default_factory=dict)  # trials by status
     job: Mapping[str, Any] = field(default_factory=dict)
     report: Mapping[str, Any] = field(default_factory=dict)
     parsers: Mapping[str, str] = field(default_factory=dict)
@@ -78,6 +82,7 @@ class Manifest:
                 "job_id": self.job_id,
                 "revision": self.revision,
                 "objects": [o.as_dict() for o in self.objects],
+                "counts": dict(sorted(self.counts.items())),
                 "job": dict(self.job),
                 "report": dict(self.report),
             }
@@ -107,6 +112,7 @@ class Manifest:
                     StoredObject(_object_name(o["name"]), int(o["size"]), str(o["sha256"]), o.get("rows"))
                     for o in value["objects"]
                 ),
+                counts={str(name): int(count) for name, count in value["counts"].items()},
                 job=dict(value["job"]),
                 report=dict(value["report"]),
                 parsers=dict(value["parsers"]),

@@ -127,8 +127,7 @@ class FsspecBackend:
 
     def duckdb_root(self, connection: Any) -> str:
         connection.register_filesystem(self._fs)
-        protocol = self._fs.protocol if isinstance(self._fs.protocol, str) else self._fs.protocol[0]
-        return f"{protocol}://{self._root.lstrip('/')}/"
+        return str(self._fs.unstrip_protocol(self._root)).rstrip("/") + "/"
 
     def _parent(self, name: str) -> None:
         """Folders of file systems that have some."""

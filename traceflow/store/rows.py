@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 from operator import attrgetter
 from typing import Any
 
@@ -122,6 +123,7 @@ class EventRow:
     message_id: str | None = None
     model: str | None = None
     tool_call_id: str | None = None
+    call_seq: int | None = None
     tool_name: str | None = None
     kind: str | None = None
     status: str | None = None
@@ -234,7 +236,7 @@ def _encode(kind: str, data: dict[str, Any], seq: int) -> EventRow:
         row.text = strings[0]
     elif strings:
         row.text = "\n".join(strings)
-        row.text_parts = [len(piece) for piece in strings]
+        row.text_parts = list(accumulate(len(piece) + 1 for piece in strings[:-1]))
     if not row.text.isascii():
         row.text.encode()  # refuses surrogates
     return row
@@ -438,15 +440,11 @@ def decode(row: EventRow) -> TraceLine:
 
 
 def pieces_of(text: str, parts: list[int] | None) -> list[str]:
-    """The pieces of a row's text: parts are their lengths, joined by one line feed each."""
+    """The pieces of a row's text: parts are where each but the first begins, after a line feed."""
     if parts is None:
         return [text] if text else []
-    pieces = []
-    at = 0
-    for length in parts:
-        pieces.append(text[at : at + length])
-        at += length + 1
-    return pieces
+    starts = [0, *parts]
+    return [text[start : end - 1] for start, end in zip(starts, [*parts, len(text) + 1], strict=True)]
 
 
 def input_of(raw_input: str | None, text: str, parts: list[int] | None) -> Any:

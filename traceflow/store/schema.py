@@ -141,6 +141,7 @@ EVENTS = (
     Column("message_id", _STR, "the model call, unique within session and agent", dictionary=True),
     _few("model", "the model that the event names"),
     Column("tool_call_id", _STR, "the tool call, unique within the agent in most traces", dictionary=True),
+    Column("call_seq", _INT, "of a result: the position of the call that it answers"),
     _few("tool_name", "the harness's own name of the tool"),
     _few("kind", "read, edit, delete, move, search, execute, think, fetch, switch_mode, other"),
     _few("status", "pending, in_progress, completed, failed"),
@@ -151,7 +152,7 @@ EVENTS = (
         "words, the strings of a call's input, a result, an error: pieces joined by a line feed",
         null=False,
     ),
-    Column("text_parts", _INTS, "lengths of the pieces in characters, where there are several"),
+    Column("text_parts", _INTS, "where each further piece begins in `text`, in characters; null for one piece"),
     Column(
         "raw_input", _STR, "a call's input as JSON, each string replaced by U+0001: they begin `text`", dictionary=True
     ),

@@ -17,13 +17,13 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 from traceflow_formats import jsontext
-from traceflow_formats.text import clean_text
+from traceflow_formats.text import clean_text, clean_value
 from traceflow_formats.times import epoch_us
 
 from .manifest import StoredObject
 from .schema import TABLES, arrow_schema
 
-__all__ = ["GROUP_BYTES", "GROUP_ROWS", "TableWriter", "fit_row"]
+__all__ = ["GROUP_BYTES", "GROUP_ROWS", "TableWriter", "fit_row", "fit_value"]
 
 GROUP_ROWS = 1024
 GROUP_BYTES = 16 << 20
@@ -171,9 +171,16 @@ def _fit(name: str, kind: pa.DataType, value: Any) -> Any:
     if value is None:
         return None
     if name in _JSON_COLUMNS:
-        return clean_text(jsontext.canonical(value).decode())[0] if value else None
+        return jsontext.canonical(clean_value(value)[0]).decode() if value else None
     if name == "rewards":
         return [_reward(*pair) for pair in (value.items() if isinstance(value, Mapping) else value)]
+    return fit_value(kind, value)
+
+
+def fit_value(kind: pa.DataType, value: Any) -> Any:
+    """The value as a column of that type takes it, null where it cannot hold it."""
+    if value is None:
+        return None
     if pa.types.is_string(kind):
         return clean_text(str(value))[0]
     if pa.types.is_boolean(kind):
@@ -186,7 +193,7 @@ def _fit(name: str, kind: pa.DataType, value: Any) -> Any:
     if pa.types.is_timestamp(kind):
         return _time(value)
     if pa.types.is_list(kind):
-        return [_fit("", kind.value_type, item) for item in value]
+        return [fit_value(kind.value_type, item) for item in value]
     raise AssertionError(f"no rule for {kind}")
 
 
@@ -200,8 +207,10 @@ def _number(value: Any) -> float | None:
 
 def _reward(name: str, value: Any) -> dict[str, Any]:
     number = _number(value) if isinstance(value, int | float) else None
-    text = None if number is not None else (value if isinstance(value, str) else jsontext.canonical(value).decode())
-    return {"name": clean_text(name)[0], "value": number, "text": None if text is None else clean_text(text)[0]}
+    text = None
+    if number is None:
+        text = clean_text(value)[0] if isinstance(value, str) else jsontext.canonical(clean_value(value)[0]).decode()
+    return {"name": clean_text(name)[0], "value": number, "text": text}
 
 
 def _time(value: Any) -> int | None:

@@ -15,62 +15,18 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 from traceflow_formats.errors import TraceflowError
-from traceflow_formats.steps import Steps
 from traceflow_formats.trace import Event, TraceLine
 
 from .backend import Backend
+from .encoder import EventEncoder
 from .layout import check_job_id, manifest_name, new_revision, revision_folder
 from .manifest import Manifest, StoredObject
 from .packs import PACK_SIZE, Packed, PackWriter, Readable
-from .rows import EventRow, encode, to_batch
+from .rows import EventRow, to_batch
 from .tables import GROUP_BYTES, GROUP_ROWS, TableObject, fit_row, rows_to_batch
-from .totals import Totals, TotalsCounter
+from .totals import Totals
 
-__all__ = ["EventEncoder", "JobWriter"]
-
-
-class EventEncoder:
-    """Turns the events of one trial into rows, in any process; `batches` can be sent to the one that writes."""
-
-    def __init__(self, job_id: str, trial_id: str) -> None:
-        self.job_id = job_id
-        self.trial_id = trial_id
-        self._steps = Steps()
-        self._counter = TotalsCounter()
-        self._seq = 0
-
-    def row(self, event: Event | TraceLine) -> EventRow:
-        """The next row. Events are numbered from 0, lines of a trace keep their position."""
-        if isinstance(event, TraceLine):
-            seq = event.seq
-        else:
-            seq = self._seq
-            self._seq += 1
-        row = encode(event, seq)
-        row.job_id, row.trial_id = self.job_id, self.trial_id
-        place = self._steps.place(event)
-        if place is not None:
-            row.step_id = place.step
-        self._counter.add(event, row, place)
-        return row
-
-    def batches(self, events: Iterable[Event | TraceLine]) -> Iterator[pa.RecordBatch]:
-        """The rows as Arrow batches of at most 1,024 rows and about 16 MiB."""
-        rows: list[EventRow] = []
-        size = 0
-        for event in events:
-            row = self.row(event)
-            rows.append(row)
-            size += len(row.text) + len(row.rest)
-            if len(rows) >= GROUP_ROWS or size >= GROUP_BYTES:
-                yield to_batch(rows)
-                rows, size = [], 0
-        if rows:
-            yield to_batch(rows)
-
-    def totals(self) -> Totals:
-        """What the rows so far add up to."""
-        return self._counter.totals()
+__all__ = ["JobWriter"]
 
 
 class JobWriter:
@@ -94,6 +50,7 @@ class JobWriter:
         self._rows: dict[str, list[dict[str, Any]]] = {"trials": [], "files": []}
         self._events_of: dict[str, tuple[int, int]] = {}  # trial -> first row and number of its events
         self._trials: set[str] = set()
+        self._counts: dict[str, int] = {}
         self._paths: set[str] = set()
         self._open = True
         if backend.exists(manifest_name(job_id)):
@@ -185,13 +142,16 @@ class JobWriter:
 
     def add_trial(self, row: Mapping[str, Any]) -> None:
         """Store a trial: columns by name, as `tables.fit_row` takes them. `trial_id` and `trial_name` are needed;
-        `job_id`, `n_events` and `event_offset` are filled in here."""
+        `job_id`, `n_events` and `event_offset` are filled in here. A trial with `skipped_code` is SKIPPED, one
+        without a status UNSCORED."""
         trial_id = row["trial_id"]
         if trial_id in self._trials:
             raise ValueError(f"the trial {trial_id} was added before")
         self._trials.add(trial_id)
+        status = "SKIPPED" if row.get("skipped_code") else str(row.get("status") or "UNSCORED")
+        self._counts[status] = self._counts.get(status, 0) + 1
         offset, count = self._events_of.get(trial_id, (None, 0))
-        self._row("trials", {**row, "n_events": count, "event_offset": offset})
+        self._row("trials", {**row, "status": status, "n_events": count, "event_offset": offset})
 
     @contextlib.contextmanager
     def create_object(self, name: str) -> Iterator[BinaryIO]:
@@ -220,7 +180,9 @@ class JobWriter:
                 objects = [table.finish() for table in self._tables.values()]
                 self._tables.clear()
                 objects += [*self._packs.finish(), *self._objects]
-                manifest = Manifest(self.job_id, self.revision, tuple(objects), job or {}, report or {}, parsers or {})
+                manifest = Manifest(
+                    self.job_id, self.revision, tuple(objects), self._counts, job or {}, report or {}, parsers or {}
+                )
                 name = manifest_name(self.job_id)
                 if not self._backend.put_if_absent(name, manifest.to_bytes(), self._folder):
                     raise self._taken()
