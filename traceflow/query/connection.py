@@ -1,0 +1,228 @@
+"""A DuckDB connection over a store, and questions in SQL.
+
+The connection sees the store's folder and nothing else: no other file, no network, no extension, no variables of
+the program, and its settings are locked. What is asked through `sql` can only read: DuckDB would let COPY write
+inside the folder that it may see, so that statements are checked by their type before they run.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from traceflow_formats.errors import TraceflowError
+
+from traceflow.store import Store
+
+from .views import VIEWS, job_rows, quote, statements
+
+__all__ = ["check_statement", "connect", "explain_error", "sql"]
+
+
+def connect(store: Store) -> duckdb.DuckDBPyConnection:
+    """A connection with the views jobs, trials, rewards, events, steps, tool_calls, usage, errors and files.
+
+    They show the jobs that are in the store now. The connection itself does not check what it is given: for
+    questions of others use `sql`. Close it when done.
+    """
+    jobs = store.jobs()
+    connection = duckdb.connect(":memory:", config={"python_enable_replacements": False})
+    try:
+        root = store.backend.duckdb_root(connection)
+        for name, value in _settings().items():
+            connection.execute(f"SET {name} = {value}")
+        rows = job_rows(jobs)
+        connection.execute("CREATE SCHEMA raw")
+        connection.register("job_rows", rows)
+        connection.execute("CREATE TABLE raw.jobs AS SELECT * FROM job_rows")
+        connection.unregister("job_rows")
+        connection.execute(f"SET allowed_directories = [{quote(root)}]")
+        connection.execute("SET enable_external_access = false")
+        for statement in statements(jobs, root):
+            connection.execute(statement)
+        connection.execute("SET lock_configuration = true")
+    except duckdb.Error as error:
+        connection.close()
+        raise TraceflowError("store_corrupt", f"the tables of {store.url} cannot be read: {_first(error)}") from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _settings() -> dict[str, str]:
+    """Settings sized to the machine: its processors, and half of the memory that this process may use."""
+    folder = Path(tempfile.gettempdir(), f"traceflow-{os.getpid()}")
+    return {
+        "TimeZone": "'UTC'",
+        "threads": str(_processors()),
+        "memory_limit": quote(f"{max(256, _memory() // 2 >> 20)}MiB"),
+        "temp_directory": quote(str(folder)),  # what does not fit the memory; the default is the working folder
+        "enable_progress_bar": "false",
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "allow_community_extensions": "false",
+        "preserve_insertion_order": "true",
+    }
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _memory() -> int:
+    """Bytes of memory of the machine, or of the container when that has fewer."""
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        total = 4 << 30
+    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            total = min(total, int(Path(name).read_text()))
+        except (OSError, ValueError):
+            continue
+    return total
+
+
+# -- questions ---------------------------------------------------------------------------------------------
+
+
+def sql(store: Store, query: str) -> duckdb.DuckDBPyRelation:
+    """The answer to one SELECT (or WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE, EXPLAIN) over the views.
+
+    A DuckDB relation: `.fetchall()`, `.df()`, `.arrow()`, `.pl()`. It runs when its rows are fetched, and then
+    may raise duckdb.Error, which `explain_error` puts into words. Raises TraceflowError invalid_input for a
+    question that DuckDB does not understand or that does more than read.
+    """
+    connection = connect(store)
+    try:
+        statement = check_statement(connection, query)
+        relation = connection.sql(statement)
+        if relation is None:
+            raise TraceflowError("invalid_input", "the statement gives no rows")
+    except duckdb.Error as error:
+        failure = explain_error(error, connection)
+        connection.close()
+        raise failure from None
+    except BaseException:
+        connection.close()
+        raise
+    return relation
+
+
+def check_statement(connection: duckdb.DuckDBPyConnection, query: str) -> str:
+    """The statement when it is one that only reads; else TraceflowError invalid_input."""
+    try:
+        found = connection.extract_statements(query)
+    except duckdb.Error as error:
+        raise explain_error(error, connection) from None
+    if not found:
+        raise TraceflowError("invalid_input", "the query is empty")
+    if len(found) > 1:
+        raise TraceflowError("invalid_input", f"one statement at a time; these are {len(found)}")
+    kind = found[0].type
+    if kind == duckdb.StatementType.EXPLAIN:
+        kind = _explained(connection, query)
+    if kind == duckdb.StatementType.SELECT:
+        return query
+    name = str(kind).rsplit(".", 1)[-1]
+    if name == "MULTI":
+        raise TraceflowError("invalid_input", "give PIVOT its values: PIVOT ... ON column IN (value, ...) USING ...")
+    raise TraceflowError(
+        "invalid_input", f"{name} is refused: a query only reads (SELECT, WITH, DESCRIBE, SHOW, SUMMARIZE, EXPLAIN)"
+    )
+
+
+_BLANK = re.compile(r"(?:\s+|--[^\n]*(?:\n|\Z)|/\*.*?\*/)*", re.DOTALL)
+_EXPLAIN = re.compile(r"explain\b", re.IGNORECASE)
+_ANALYZE = re.compile(r"analy[sz]e\b", re.IGNORECASE)
+
+
+def _explained(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.StatementType:
+    """The type of the statement that EXPLAIN explains: with ANALYZE it is run, be it a COPY.
+
+    What stands before it is taken off word by word. A text that this does not understand is taken for EXPLAIN,
+    which is refused.
+    """
+    at = _after(_EXPLAIN, query, 0)
+    if at is None:
+        return duckdb.StatementType.EXPLAIN
+    at = _after(_ANALYZE, query, at) or at
+    starts = [at]
+    at = _BLANK.match(query, at).end()  # type: ignore[union-attr]
+    if query.startswith("(", at) and (end := query.find(")", at)) > 0:
+        starts.append(end + 1)  # options; or the statement itself is in parentheses
+    for start in starts:
+        try:
+            found = connection.extract_statements(query[start:])
+        except duckdb.Error:
+            continue
+        return found[0].type if len(found) == 1 else duckdb.StatementType.EXPLAIN
+    return duckdb.StatementType.EXPLAIN
+
+
+def _after(word: re.Pattern[str], query: str, at: int) -> int | None:
+    match = word.match(query, _BLANK.match(query, at).end())  # type: ignore[union-attr]
+    return match.end() if match else None
+
+
+# -- failures ----------------------------------------------------------------------------------------------
+
+_NO_COLUMN = re.compile(r'(?:column|Column with name|named) "?(?:\w+\.)?"?(\w+)"?', re.IGNORECASE)
+_NO_TABLE = re.compile(r"Table with name \"?([^\s\"!]+)\"? does not exist")
+
+
+def explain_error(error: duckdb.Error, connection: duckdb.DuckDBPyConnection | None = None) -> TraceflowError:
+    """What DuckDB says, with the columns or views whose names are close to one that does not exist."""
+    message = str(error).strip()
+    if isinstance(error, duckdb.PermissionException):
+        return TraceflowError("invalid_input", f"a query sees the views of the store and nothing else: {_first(error)}")
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return TraceflowError("io_error", f"the query needs more memory than it may use: {_first(error)}")
+    if isinstance(error, duckdb.IOException):
+        return TraceflowError("io_error", f"the tables of the store could not be read: {_first(error)}")
+    hint = ""
+    if match := _NO_TABLE.search(message):
+        close = difflib.get_close_matches(match[1].lower(), VIEWS, 3, 0.5)
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        hint += f" The views are {', '.join(VIEWS)}"
+        return TraceflowError("invalid_input", f"there is no view {match[1]}{hint}", close=close)
+    if isinstance(error, duckdb.BinderException) and connection is not None and (match := _NO_COLUMN.search(message)):
+        close = _close_columns(connection, match[1])
+        if close:
+            hint = f"; did you mean {' or '.join(close)}?"
+        return TraceflowError("invalid_input", f"{_first(error)}{hint}", close=close)
+    return TraceflowError("invalid_input", _tidy(message))
+
+
+def _close_columns(connection: duckdb.DuckDBPyConnection, name: str) -> list[str]:
+    try:
+        rows = connection.execute(
+            "SELECT table_name, column_name FROM duckdb_columns() WHERE schema_name = 'main' AND NOT internal"
+        ).fetchall()
+    except duckdb.Error:
+        return []
+    tables: dict[str, list[str]] = {}
+    for table, column in rows:
+        tables.setdefault(column, []).append(table)
+    close = difflib.get_close_matches(name.lower(), list(tables), 3, 0.6)
+    return [f"{sorted(tables[column])[0]}.{column}" if len(tables[column]) == 1 else column for column in close]
+
+
+def _first(error: Any) -> str:
+    """The first line of an error, without the name of its class."""
+    line = str(error).strip().splitlines()[0]
+    return re.sub(r"^[A-Za-z ]+ Error: ", "", line)
+
+
+def _tidy(message: str) -> str:
+    """One line, with the place in the query that DuckDB points to."""
+    lines = [line for line in message.splitlines() if line.strip()]
+    text = re.sub(r"^[A-Za-z ]+ Error: ", "", lines[0])
+    pointed = next((line for line in lines[1:] if line.startswith("LINE ")), None)
+    return f"{text} ({pointed.strip()})" if pointed else text

@@ -1,0 +1,26 @@
+"""The store: jobs as immutable folders of Parquet tables and packs, on any file system."""
+
+from .encoder import EventEncoder
+from .manifest import Manifest, StoredObject
+from .packs import Packed
+from .reading import FileRow
+from .schema import SCHEMA_VERSION
+from .store import GcReport, Problem, Store, StoreInfo, VerifyReport
+from .totals import Totals
+from .writer import JobWriter
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "EventEncoder",
+    "FileRow",
+    "GcReport",
+    "JobWriter",
+    "Manifest",
+    "Packed",
+    "Problem",
+    "Store",
+    "StoreInfo",
+    "StoredObject",
+    "Totals",
+    "VerifyReport",
+]

@@ -1,0 +1,214 @@
+"""Where a store's objects lie: a small contract, and the local file system.
+
+An object is written once and never changed. It is invisible until it is complete, and `put_if_absent` is the one
+atomic step that everything else rests on: of two writers exactly one is told True.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+from traceflow_formats.errors import TraceflowError
+
+__all__ = ["PARTIAL", "Backend", "LocalBackend", "ObjectInfo"]
+
+PARTIAL = ".partial"  # how the names of unfinished objects end
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """An object below a prefix: its name from the store's root, its bytes, seconds since it was written."""
+
+    name: str
+    size: int
+    age: float
+
+
+class Backend(Protocol):
+    """Objects by name. Names are relative to the store's root, with slashes.
+
+    Reading what is not there raises FileNotFoundError; everything else that fails is an OSError.
+    """
+
+    url: str
+
+    def read_bytes(self, name: str) -> bytes:
+        """The whole object."""
+
+    def read_range(self, name: str, offset: int, length: int) -> bytes:
+        """That part of it; shorter where the object ends."""
+
+    def open_read(self, name: str) -> BinaryIO:
+        """The object as a seekable stream."""
+
+    def create(self, name: str) -> AbstractContextManager[BinaryIO]:
+        """A seekable stream to write the object to. It appears, whole and on disk, when the block ends well;
+        when the block raises nothing is left."""
+
+    def put_if_absent(self, name: str, data: bytes, scratch: str = "") -> bool:
+        """Write the object unless there is one: True when it was written. `scratch` is a folder for what has
+        to lie somewhere meanwhile."""
+
+    def exists(self, name: str) -> bool: ...
+
+    def size(self, name: str) -> int: ...
+
+    def folders(self, prefix: str) -> list[str]:
+        """Names of the folders directly below a prefix, sorted; empty where there is no such prefix."""
+
+    def objects(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Every object below a prefix, unfinished ones of other writers included."""
+
+    def delete(self, name: str) -> None:
+        """Remove one object; one that is not there is no error."""
+
+    def delete_prefix(self, prefix: str) -> None:
+        """Remove every object below a prefix, and the prefix."""
+
+    def is_empty(self) -> bool:
+        """Whether nothing at all lies at the root."""
+
+    def duckdb_root(self, connection: Any) -> str:
+        """The root as DuckDB names it, made readable on the connection; object names are appended to it."""
+
+
+class LocalBackend:
+    """A folder of the local file system."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(os.path.abspath(root))  # noqa: PTH100 - links in the path stay as the user wrote them
+        self.url = str(self.root)
+
+    def _path(self, name: str) -> Path:
+        return self.root / name
+
+    def read_bytes(self, name: str) -> bytes:
+        return self._path(name).read_bytes()
+
+    def read_range(self, name: str, offset: int, length: int) -> bytes:
+        with self._path(name).open("rb") as stream:
+            stream.seek(offset)
+            return stream.read(length)
+
+    def open_read(self, name: str) -> BinaryIO:
+        return self._path(name).open("rb")
+
+    @contextlib.contextmanager
+    def create(self, name: str) -> Iterator[BinaryIO]:
+        path = self._path(name)
+        partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}{PARTIAL}")
+        try:
+            with _open_new(partial) as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            partial.replace(path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+        _sync_folder(path.parent)
+
+    def put_if_absent(self, name: str, data: bytes, scratch: str = "") -> bool:
+        path = self._path(name)
+        folder = self._path(scratch) if scratch else path.parent
+        partial = folder / f".{path.name}.{uuid.uuid4().hex[:12]}{PARTIAL}"
+        try:
+            with _open_new(partial) as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                os.link(partial, path)
+            except FileExistsError:
+                return False
+            except OSError as error:
+                if error.errno in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
+                    raise TraceflowError(
+                        "io_error",
+                        f"the file system of {self.root} has no hard links, so that no commit is safe on it; "
+                        "choose a store on another one",
+                    ) from None
+                raise
+        finally:
+            partial.unlink(missing_ok=True)
+        _sync_folder(path.parent)
+        return True
+
+    def exists(self, name: str) -> bool:
+        return self._path(name).is_file()
+
+    def size(self, name: str) -> int:
+        return self._path(name).stat().st_size
+
+    def folders(self, prefix: str) -> list[str]:
+        try:
+            with os.scandir(self._path(prefix)) as entries:
+                return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def objects(self, prefix: str) -> Iterator[ObjectInfo]:
+        now = time.time()
+        base = self._path(prefix)
+        for folder, _, names in os.walk(base):
+            for name in sorted(names):
+                path = Path(folder, name)
+                try:
+                    found = path.lstat()
+                except FileNotFoundError:  # removed meanwhile
+                    continue
+                yield ObjectInfo(path.relative_to(self.root).as_posix(), found.st_size, max(0.0, now - found.st_mtime))
+
+    def delete(self, name: str) -> None:
+        path = self._path(name)
+        path.unlink(missing_ok=True)
+        _sync_folder(path.parent)
+
+    def delete_prefix(self, prefix: str) -> None:
+        shutil.rmtree(self._path(prefix), ignore_errors=True)
+        path = self._path(prefix)
+        if path.exists():  # say why it could not go
+            shutil.rmtree(path)
+        if path.parent.parent != self.root:
+            with contextlib.suppress(OSError):  # a job's folder goes with its last revision
+                path.parent.rmdir()
+
+    def is_empty(self) -> bool:
+        try:
+            with os.scandir(self.root) as entries:
+                return next(entries, None) is None
+        except FileNotFoundError:
+            return True
+
+    def duckdb_root(self, connection: Any) -> str:
+        return str(self.root) + "/"
+
+
+def _open_new(path: Path) -> BinaryIO:
+    """Create a file, and its folder, which another writer may remove while it is empty."""
+    for _ in range(5):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            return path.open("xb")
+    return path.open("xb")
+
+
+def _sync_folder(path: Path) -> None:
+    """Make a name durable. A folder that was removed meanwhile, or a system without this, is no failure."""
+    with contextlib.suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

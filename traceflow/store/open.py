@@ -1,0 +1,23 @@
+"""From a URL to the backend that reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .backend import Backend, LocalBackend
+
+__all__ = ["backend_for"]
+
+
+def backend_for(url: str) -> Backend:
+    """A folder of the local file system for a path or a `file://` URL, else whatever fsspec knows.
+
+    Raises TraceflowError invalid_input for a URL that fsspec cannot open.
+    """
+    if url.startswith("file://"):
+        return LocalBackend(Path(url.removeprefix("file://")))
+    if "://" not in url:
+        return LocalBackend(Path(url).expanduser())
+    from .remote import FsspecBackend
+
+    return FsspecBackend.open(url)

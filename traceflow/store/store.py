@@ -1,0 +1,359 @@
+"""A store: jobs by id, their trials, traces and files, and the care of the whole.
+
+Reading never locks and never writes. A job that was committed does not change, so what a manifest names can be
+read for as long as the job is not deleted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from traceflow_formats import jsontext
+from traceflow_formats.errors import TraceflowError
+from traceflow_formats.trace import TraceLine
+
+from . import reading
+from .backend import PARTIAL, Backend
+from .layout import JOBS, STORE, STORE_VERSION, job_folder, manifest_name
+from .manifest import Manifest
+from .open import backend_for
+from .packs import Packed, PackReader
+from .reading import FileRow
+from .writer import JobWriter
+
+__all__ = ["GcReport", "Problem", "Store", "StoreInfo", "VerifyReport"]
+
+_FORMAT = "traceflow-store"
+_PREFIX = 8  # characters of an id that are enough to name a job or trial
+
+
+@dataclass(frozen=True, slots=True)
+class StoreInfo:
+    """What a store holds; `size` is bytes of the jobs' objects."""
+
+    url: str
+    version: int
+    jobs: int
+    trials: int
+    events: int
+    files: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong with an object of a job."""
+
+    job_id: str
+    name: str
+    message: str
+
+
+@dataclass(slots=True)
+class VerifyReport:
+    """What a verification read, and what it found wrong."""
+
+    jobs: int = 0
+    objects: int = 0
+    size: int = 0
+    contents: int = 0
+    problems: list[Problem] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class GcReport:
+    """What was removed (or would be): folders and unfinished objects, and their bytes."""
+
+    removed: list[str] = field(default_factory=list)
+    size: int = 0
+
+
+class Store:
+    """An open store. `Store.open` makes one."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.url = backend.url
+
+    @classmethod
+    def open(cls, url: str, create: bool = False) -> Store:
+        """The store in a folder, or at a URL that fsspec knows. With `create` one is made where there is none.
+
+        Raises TraceflowError store_not_found, store_version (a later format), store_corrupt, or invalid_input when
+        a store should be made in a folder that holds other things.
+        """
+        backend = backend_for(url)
+        store = cls(backend)
+        try:
+            data = backend.read_bytes(STORE)
+        except (FileNotFoundError, NotADirectoryError):
+            if not create:
+                raise TraceflowError(
+                    "store_not_found",
+                    f"there is no store at {backend.url}; the first import makes one",
+                    url=backend.url,
+                ) from None
+            store._create()
+            data = backend.read_bytes(STORE)
+        except OSError as error:
+            raise TraceflowError("io_error", f"the store at {backend.url} cannot be read: {error}") from error
+        store._check(data)
+        return store
+
+    def _create(self) -> None:
+        data = jsontext.pretty({"format": _FORMAT, "version": STORE_VERSION})
+        try:
+            if not self.backend.is_empty() and not self.backend.exists(STORE):
+                raise TraceflowError(
+                    "invalid_input",
+                    f"{self.url} holds other things and no store; name an empty folder or one that does not exist",
+                )
+            self.backend.put_if_absent(STORE, data)  # another one may be faster: then the store is there as well
+        except OSError as error:
+            raise TraceflowError("io_error", f"no store can be made at {self.url}: {error}") from error
+
+    def _check(self, data: bytes) -> None:
+        try:
+            value = jsontext.loads(data)
+            version = value["version"]
+            if value["format"] != _FORMAT or not isinstance(version, int) or version < 1:
+                raise ValueError
+        except (ValueError, KeyError, TypeError):
+            raise TraceflowError("store_corrupt", f"{STORE} of {self.url} is not what a store has") from None
+        if version > STORE_VERSION:
+            raise TraceflowError(
+                "store_version",
+                f"the store at {self.url} has version {version}, this program reads up to {STORE_VERSION}: "
+                "use a newer traceflow",
+            )
+
+    # -- jobs --------------------------------------------------------------------------------------------
+
+    def job_ids(self) -> list[str]:
+        """The ids of all jobs, sorted."""
+        return [name for name in self.backend.folders(JOBS) if self._has(name)]
+
+    def _has(self, job_id: str) -> bool:
+        try:
+            return self.backend.exists(manifest_name(job_id))
+        except TraceflowError:  # a folder that is no job's
+            return False
+
+    def jobs(self) -> list[Manifest]:
+        """The manifests of all jobs, sorted by id."""
+        found = (self._manifest(job_id) for job_id in self.job_ids())
+        return [manifest for manifest in found if manifest is not None]
+
+    def job(self, name: str) -> Manifest:
+        """The job with this id, with an id that begins so (8 characters or more), or with this name.
+
+        Raises TraceflowError job_not_found; invalid_input when several fit.
+        """
+        try:
+            exact = self._manifest(name)
+        except TraceflowError as error:
+            if error.code != "invalid_job":
+                raise
+            exact = None
+        if exact is not None:
+            return exact
+        jobs = self.jobs()
+        fits = [m for m in jobs if name in (m.job.get("original_job_name"), m.job.get("name"))]
+        fits = fits or [m for m in jobs if m.job.get("original_job_id") == name]
+        if not fits and len(name) >= _PREFIX:
+            fits = [m for m in jobs if m.job_id.startswith(name)]
+        found: Manifest = _only(fits, "job", name, [m.job_id for m in fits], self.url)
+        return found
+
+    def _manifest(self, job_id: str) -> Manifest | None:
+        try:
+            return Manifest.from_bytes(self.backend.read_bytes(manifest_name(job_id)), job_id)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def writer(self, job_id: str) -> JobWriter:
+        """A writer of a new job; see JobWriter."""
+        return JobWriter(self.backend, job_id)
+
+    def delete_job(self, job: Manifest) -> None:
+        """Remove a job. It is gone at once; readers that are in the middle of it may fail."""
+        self.backend.delete(manifest_name(job.job_id))
+        self.backend.delete_prefix(job.folder)
+
+    # -- trials, traces, files ---------------------------------------------------------------------------
+
+    def trials(self, job: Manifest) -> list[dict[str, Any]]:
+        """The trials of a job as rows of its table (`schema.TRIALS`), in the order they were written."""
+        return reading.trial_rows(self.backend, job)
+
+    def trial(self, name: str, job: Manifest | None = None) -> dict[str, Any]:
+        """The trial with this id, an id that begins so (8 characters or more), or this name, of one job or all.
+
+        Raises TraceflowError trial_not_found; invalid_input when several fit.
+        """
+        jobs = [job] if job is not None else self.jobs()
+        rows = [(m, row) for m in jobs for row in reading.trial_names(self.backend, m)]
+        fits = [(m, row) for m, row in rows if name in (row["trial_id"], row["trial_name"])]
+        if not fits and len(name) >= _PREFIX:
+            fits = [(m, row) for m, row in rows if row["trial_id"].startswith(name)]
+        labels = [f"{row['trial_id']} in job {m.job_id}" for m, row in fits]
+        found, row = _only(fits, "trial", name, labels, self.url)
+        return next(r for r in self.trials(found) if r["trial_id"] == row["trial_id"])
+
+    def trace(
+        self,
+        trial: dict[str, Any],
+        *,
+        types: Iterable[str] | None = None,
+        after: int | None = None,
+        tail: int | None = None,
+        limit: int | None = None,
+        matches: reading.Matches | None = None,
+    ) -> Iterator[TraceLine]:
+        """The events of a trial (a row of `trials`), exactly as they were stored, oldest first.
+
+        `types` keeps these types, `after` what comes after a position, `matches` what it is true for (see
+        `query.grep.trace_matcher`); of those `tail` gives the last, `limit` the first so many.
+        """
+        job = self.job(trial["job_id"])
+        return reading.trace(
+            self.backend, job, trial, frozenset(types) if types is not None else None, after, tail, limit, matches
+        )
+
+    def files(self, job: Manifest, trial_id: str | None = None) -> list[FileRow]:
+        """The files of a job, or of one of its trials, sorted by path."""
+        return reading.file_rows(self.backend, job, trial_id)
+
+    def file(self, job: Manifest, path: str) -> FileRow:
+        """One file by its path. Raises TraceflowError not_found."""
+        return reading.file_row(self.backend, job, path)
+
+    def open_file(self, job: Manifest, file: FileRow | str) -> BinaryIO:
+        """The content of a file as a stream; at its end its digest is checked (store_corrupt)."""
+        return self.contents(job).open(self._packed(job, file))
+
+    def read_range(self, job: Manifest, file: FileRow | str, start: int, length: int) -> bytes:
+        """Part of a file's content."""
+        return self.contents(job).read_range(self._packed(job, file), start, length)
+
+    def contents(self, job: Manifest) -> PackReader:
+        """The reader of a job's packs, for many files."""
+        return PackReader(self.backend, job.folder)
+
+    def _packed(self, job: Manifest, file: FileRow | str) -> Packed:
+        row = self.file(job, file) if isinstance(file, str) else file
+        if row.packed is None:
+            raise TraceflowError("invalid_input", f"{row.path} is a {row.kind} and has no content")
+        return row.packed
+
+    # -- care --------------------------------------------------------------------------------------------
+
+    def info(self) -> StoreInfo:
+        """Counts and bytes, from the manifests alone."""
+        jobs = self.jobs()
+        trials, events, files = (sum(m.rows(t) for m in jobs) for t in ("trials", "events", "files"))
+        return StoreInfo(self.url, STORE_VERSION, len(jobs), trials, events, files, sum(m.size for m in jobs))
+
+    def verify(self, job: Manifest | None = None, contents: bool = False) -> VerifyReport:
+        """Compare every object of the jobs with its manifest; with `contents` unpack every file as well."""
+        report = VerifyReport()
+        for job_id in [job.job_id] if job is not None else self.job_ids():
+            report.jobs += 1
+            try:
+                manifest = self._manifest(job_id)
+            except TraceflowError as error:
+                report.problems.append(Problem(job_id, "manifest.json", error.message))
+                continue
+            if manifest is None:
+                continue
+            before = len(report.problems)
+            self._verify_objects(manifest, report)
+            if contents and len(report.problems) == before:
+                self._verify_contents(manifest, report)
+        return report
+
+    def _verify_objects(self, job: Manifest, report: VerifyReport) -> None:
+        named = {job.path(o.name) for o in job.objects}
+        for found in self.backend.objects(job.folder):
+            if found.name not in named and not found.name.startswith(job.path("search/")):
+                report.problems.append(Problem(job.job_id, found.name, "the manifest does not name it"))
+        for stored in job.objects:
+            report.objects += 1
+            try:
+                size, digest = self._digest(job.path(stored.name))
+            except FileNotFoundError:
+                report.problems.append(Problem(job.job_id, stored.name, "it is missing"))
+                continue
+            report.size += size
+            if size != stored.size:
+                message = f"it has {size} bytes, the manifest says {stored.size}"
+                report.problems.append(Problem(job.job_id, stored.name, message))
+            elif digest != stored.sha256:
+                report.problems.append(Problem(job.job_id, stored.name, "its digest is not the manifest's"))
+
+    def _digest(self, name: str) -> tuple[int, str]:
+        digest = hashlib.sha256()
+        size = 0
+        with self.backend.open_read(name) as stream:
+            while data := stream.read(1 << 20):
+                digest.update(data)
+                size += len(data)
+        return size, digest.hexdigest()
+
+    def _verify_contents(self, job: Manifest, report: VerifyReport) -> None:
+        reader = self.contents(job)
+        for packed, path in {f.packed: f.path for f in self.files(job) if f.packed is not None}.items():
+            report.contents += 1
+            try:
+                with reader.open(packed) as stream:
+                    while stream.read(1 << 20):
+                        pass
+            except TraceflowError as error:
+                report.problems.append(Problem(job.job_id, path, error.message))
+
+    def gc(self, minutes: float = 60, dry_run: bool = False) -> GcReport:
+        """Remove what killed writers left: revision folders that no manifest names, and unfinished objects.
+
+        What was written to within the last `minutes` stays, since its writer may be alive.
+        """
+        report = GcReport()
+        for name in self.backend.folders(JOBS):
+            try:
+                manifest = self._manifest(name)
+                folder = job_folder(name)
+            except TraceflowError:  # of a manifest that cannot be read nothing is removed
+                continue
+            for revision in self.backend.folders(folder):
+                if manifest is not None and revision == manifest.revision:
+                    self._drop_partial(manifest.folder, minutes, dry_run, report)
+                    continue
+                objects = list(self.backend.objects(f"{folder}/{revision}"))
+                if any(o.age < minutes * 60 for o in objects):
+                    continue
+                report.removed.append(f"{folder}/{revision}")
+                report.size += sum(o.size for o in objects)
+                if not dry_run:
+                    self.backend.delete_prefix(f"{folder}/{revision}")
+        return report
+
+    def _drop_partial(self, prefix: str, minutes: float, dry_run: bool, report: GcReport) -> None:
+        for found in list(self.backend.objects(prefix)):
+            if not found.name.endswith(PARTIAL) or found.age < minutes * 60:
+                continue
+            report.removed.append(found.name)
+            report.size += found.size
+            if not dry_run:
+                self.backend.delete(found.name)
+
+
+def _only(fits: list[Any], what: str, name: str, labels: list[str], url: str) -> Any:
+    """The one that fits."""
+    if not fits:
+        raise TraceflowError(f"{what}_not_found", f"no {what} {name!r} in {url}", name=name)
+    if len(fits) > 1:
+        shown = ", ".join(labels[:5]) + (f" and {len(fits) - 5} more" if len(fits) > 5 else "")
+        raise TraceflowError("invalid_input", f"{name!r} fits {len(fits)} {what}s: {shown}", candidates=labels[:100])
+    return fits[0]

@@ -1,0 +1,235 @@
+"""Writing the Parquet tables of a job: values made to fit their columns, rows gathered into row groups.
+
+Row groups hold 1,024 rows, or fewer where those are over 16 MiB, and one page per column, so that a reader can go
+to a block of events by its number and a writer needs little memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from traceflow_formats import jsontext
+from traceflow_formats.text import clean_text, clean_value
+from traceflow_formats.times import epoch_us
+
+from .manifest import StoredObject
+from .schema import TABLES, arrow_schema
+
+__all__ = ["GROUP_BYTES", "GROUP_ROWS", "TableWriter", "fit_row", "fit_value"]
+
+GROUP_ROWS = 1024
+GROUP_BYTES = 16 << 20
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_JSON_COLUMNS = frozenset({"unknown_types", "warnings", "step_results", "extra"})
+
+
+class TableWriter:
+    """One table of a job, written as batches come. `stream` is the open object."""
+
+    def __init__(self, table: str, stream: BinaryIO) -> None:
+        columns = TABLES[table]
+        self.name = f"{table}.parquet"
+        self.schema = arrow_schema(table)
+        self.rows = 0
+        self._out = _Hashing(stream)
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_rows = self._pending_bytes = 0
+        self._writer = pq.ParquetWriter(
+            self._out,
+            self.schema,
+            compression="zstd",
+            compression_level=3,
+            version="2.6",
+            data_page_version="1.0",
+            data_page_size=1 << 30,  # one page per column and row group
+            write_batch_size=GROUP_ROWS,
+            use_dictionary=[c.name for c in columns if c.dictionary],
+            column_encoding={"text": "PLAIN"} if table == "events" else None,
+            write_statistics=[c.name for c in columns if c.statistics],
+            write_page_checksum=True,
+            store_schema=False,
+        )
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take in a batch; full row groups are written."""
+        if not batch.num_rows:
+            return
+        self._pending.append(batch)
+        self._pending_rows += batch.num_rows
+        self._pending_bytes += batch.nbytes
+        if self._pending_rows >= GROUP_ROWS or self._pending_bytes >= GROUP_BYTES:
+            self._write(GROUP_ROWS if self._pending_bytes < GROUP_BYTES else 1)
+
+    def _write(self, at_least: int) -> None:
+        """Write row groups as long as that many rows are left."""
+        table = pa.Table.from_batches(self._pending, self.schema)
+        done = 0
+        while table.num_rows - done >= at_least:
+            group = table.slice(done, GROUP_ROWS)
+            self._writer.write_table(group, row_group_size=GROUP_ROWS)
+            done += group.num_rows
+        self.rows += done
+        self._pending = table.slice(done).to_batches() if done < table.num_rows else []
+        self._pending_rows = table.num_rows - done
+        self._pending_bytes = sum(batch.nbytes for batch in self._pending)
+
+    def finish(self) -> StoredObject:
+        """Write what is left and the footer; the stream stays open for its owner to close."""
+        if self._pending:
+            self._write(1)
+        self._writer.close()
+        return StoredObject(self.name, self._out.size, self._out.digest.hexdigest(), self.rows)
+
+    def drop(self) -> None:
+        """Let go of the Parquet writer without writing: it would end its file when it is collected."""
+        self._out.dropped = True
+        with contextlib.suppress(pa.ArrowException, OSError):
+            self._writer.close()
+
+
+class TableObject:
+    """A table whose object is open until the job is committed or dropped."""
+
+    def __init__(self, table: str, opened: AbstractContextManager[BinaryIO]) -> None:
+        self._opened = opened
+        self.table = TableWriter(table, opened.__enter__())
+
+    def finish(self) -> StoredObject:
+        made = self.table.finish()
+        self._opened.__exit__(None, None, None)
+        return made
+
+    def drop(self) -> None:
+        self.table.drop()
+        with contextlib.suppress(RuntimeError, OSError):
+            self._opened.__exit__(RuntimeError, RuntimeError("dropped"), None)
+
+
+class _Hashing:
+    """A stream for the Parquet writer that digests what passes."""
+
+    closed = False
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.digest = hashlib.sha256()
+        self.size = 0
+        self.dropped = False
+
+    def write(self, data: Any) -> int:
+        if self.dropped:
+            return memoryview(data).nbytes
+        self._stream.write(data)
+        self.digest.update(data)
+        count = memoryview(data).nbytes
+        self.size += count
+        return count
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+# -- values ------------------------------------------------------------------------------------------------
+
+
+def fit_row(table: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row with every column of the table, each value as its column takes it.
+
+    Times may be datetimes, ISO texts or microseconds since 1970; JSON columns take objects; `rewards` takes a
+    mapping or pairs of name and value. What a column cannot hold (an integer over 64 bits, an infinite number, a
+    time that is none) becomes null. Raises KeyError for a name that is no column, ValueError for a missing value
+    that must not be null.
+    """
+    columns = TABLES[table]
+    unknown = row.keys() - {c.name for c in columns}
+    if unknown:
+        raise KeyError(f"{table} has no column {', '.join(sorted(unknown))}")
+    out: dict[str, Any] = {}
+    for column in columns:
+        value = _fit(column.name, column.type, row.get(column.name))
+        if value is None and not column.null:
+            raise ValueError(f"{table}.{column.name} must not be null")
+        out[column.name] = value
+    return out
+
+
+def _fit(name: str, kind: pa.DataType, value: Any) -> Any:
+    if value is None:
+        return None
+    if name in _JSON_COLUMNS:
+        return jsontext.canonical(clean_value(value)[0]).decode() if value else None
+    if name == "rewards":
+        return [_reward(*pair) for pair in (value.items() if isinstance(value, Mapping) else value)]
+    return fit_value(kind, value)
+
+
+def fit_value(kind: pa.DataType, value: Any) -> Any:
+    """The value as a column of that type takes it, null where it cannot hold it."""
+    if value is None:
+        return None
+    if pa.types.is_string(kind):
+        return clean_text(str(value))[0]
+    if pa.types.is_boolean(kind):
+        return bool(value)
+    if pa.types.is_integer(kind):
+        bits = kind.bit_width - 1
+        return value if isinstance(value, int) and -(1 << bits) <= value < 1 << bits else None
+    if pa.types.is_floating(kind):
+        return _number(value)
+    if pa.types.is_timestamp(kind):
+        return _time(value)
+    if pa.types.is_list(kind):
+        return [fit_value(kind.value_type, item) for item in value]
+    raise AssertionError(f"no rule for {kind}")
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _reward(name: str, value: Any) -> dict[str, Any]:
+    number = _number(value) if isinstance(value, int | float) else None
+    text = None
+    if number is None:
+        text = clean_text(value)[0] if isinstance(value, str) else jsontext.canonical(clean_value(value)[0]).decode()
+    return {"name": clean_text(name)[0], "value": number, "text": text}
+
+
+def _time(value: Any) -> int | None:
+    if isinstance(value, str):
+        try:
+            return epoch_us(value)
+        except OverflowError:
+            return None
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+        delta = moment - _EPOCH
+        return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+    return value if isinstance(value, int) else None
+
+
+def rows_to_batch(table: str, rows: Iterable[Mapping[str, Any]]) -> pa.RecordBatch:
+    """Fitted rows as an Arrow batch."""
+    schema = arrow_schema(table)
+    found = list(rows)
+    return pa.RecordBatch.from_arrays(
+        [pa.array([row[field.name] for row in found], field.type) for field in schema], schema=schema
+    )

@@ -1,0 +1,327 @@
+"""Writing one job: files, events and trials stream in, and one atomic step at the end makes the job exist.
+
+Everything goes to a revision folder of this attempt. Until the manifest is written nobody sees it; a killed
+writer leaves only that folder, which `Store.gc` removes. Of two writers of one job the first to commit wins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+from traceflow_formats.errors import TraceflowError
+from traceflow_formats.trace import Event, TraceLine
+
+from .backend import Backend
+from .encoder import EventEncoder
+from .layout import check_job_id, manifest_name, new_revision, revision_folder
+from .manifest import Manifest, StoredObject
+from .packs import PACK_SIZE, Packed, PackWriter, Readable
+from .rows import EventRow, to_batch
+from .tables import GROUP_BYTES, GROUP_ROWS, TableObject, fit_row, rows_to_batch
+from .totals import Totals
+
+__all__ = ["JobWriter"]
+
+
+class JobWriter:
+    """One attempt to write a job. Use it as a context: what is not committed at the end is removed.
+
+    Raises TraceflowError job_already_uploaded at the start when the job is there, and again at the commit when
+    another writer was faster; io_error when the disk is full or fails. All methods are for one thread.
+    """
+
+    def __init__(self, backend: Backend, job_id: str, *, pack_size: int = PACK_SIZE) -> None:
+        self.job_id = check_job_id(job_id)
+        self.revision = new_revision()
+        self._backend = backend
+        self._folder = revision_folder(job_id, self.revision)
+        self._packs = PackWriter(self._create, pack_size)
+        self._tables: dict[str, TableObject] = {}
+        self._objects: list[StoredObject] = []
+        self._event_rows: list[EventRow] = []
+        self._event_bytes = 0
+        self._n_events = 0
+        self._rows: dict[str, list[dict[str, Any]]] = {"trials": [], "files": []}
+        self._events_of: dict[str, tuple[int, int]] = {}  # trial -> first row and number of its events
+        self._trials: set[str] = set()
+        self._counts: dict[str, int] = {}
+        self._paths: set[str] = set()
+        self._open = True
+        if backend.exists(manifest_name(job_id)):
+            raise self._taken()
+        with self._machine():
+            for table in ("trials", "events", "files"):
+                self._tables[table] = TableObject(table, self._create(f"{table}.parquet"))
+
+    # -- what a job is made of ---------------------------------------------------------------------------
+
+    def add_file(
+        self, path: str, stream: Readable, *, mode: int = 0o644, trial_id: str | None = None, derived: bool = False
+    ) -> Packed:
+        """Store a file's content, read to its end, and return its size, digest and place.
+
+        `path` is POSIX and relative to the job's folder; each path once. Equal content is stored once. What
+        reading the stream raises is raised as it is, and the job can go on without the file.
+        """
+        self._check_path(path)
+        try:
+            with self._machine():
+                packed = self._packs.add(_Source(stream))
+        except _SourceFailed as failed:  # of the input, not of the store: the job can go on without this file
+            self._paths.discard(path)
+            raise failed.error from None
+        self._row(
+            "files",
+            {
+                "path": path,
+                "trial_id": trial_id,
+                "kind": "file",
+                "size": packed.size,
+                "mode": mode & 0o7777,
+                "sha256": packed.sha256,
+                "derived": derived,
+                "pack": packed.pack,
+                "offset": packed.offset,
+                "length": packed.length,
+                "frames": packed.frames,
+            },
+        )
+        return packed
+
+    def add_directory(self, path: str, *, mode: int = 0o755, trial_id: str | None = None) -> None:
+        """Remember an empty folder."""
+        self._check_path(path)
+        row = {"path": path, "trial_id": trial_id, "kind": "directory", "size": 0, "mode": mode & 0o7777}
+        self._row("files", {**row, "derived": False})
+
+    def add_link(self, path: str, target: str, *, mode: int = 0o777, trial_id: str | None = None) -> None:
+        """Remember a link with its target, verbatim. Links are never followed."""
+        self._check_path(path)
+        row = {"path": path, "trial_id": trial_id, "kind": "link", "size": 0, "mode": mode & 0o7777, "target": target}
+        self._row("files", {**row, "derived": False})
+
+    def add_events(self, trial_id: str, events: Iterable[Event | TraceLine]) -> Totals:
+        """Store the events of a trial as they come, once per trial and before its `add_trial`.
+
+        Events are numbered from 0, lines of a trace keep their position. What `events` raises is raised as it is;
+        the events before it are then the trial's.
+        """
+        encoder = EventEncoder(self.job_id, trial_id)
+        self._begin_events(trial_id)
+        count = 0
+        try:
+            for event in events:
+                row = encoder.row(event)
+                self._event_rows.append(row)
+                count += 1
+                self._event_bytes += len(row.text) + len(row.rest)
+                if len(self._event_rows) >= GROUP_ROWS or self._event_bytes >= GROUP_BYTES:
+                    self._flush_events()
+        finally:
+            self._end_events(trial_id, count)
+        return encoder.totals()
+
+    def add_batches(self, trial_id: str, batches: Iterable[pa.RecordBatch]) -> None:
+        """The same for rows that an EventEncoder made, in this process or another."""
+        self._begin_events(trial_id)
+        self._flush_events()
+        count = 0
+        try:
+            for batch in batches:
+                with self._machine():
+                    self._tables["events"].table.add(batch)
+                count += batch.num_rows
+        finally:
+            self._end_events(trial_id, count)
+
+    def add_trial(self, row: Mapping[str, Any]) -> None:
+        """Store a trial: columns by name, as `tables.fit_row` takes them. `trial_id` and `trial_name` are needed;
+        `job_id`, `n_events` and `event_offset` are filled in here. A trial with `skipped_code` is SKIPPED, one
+        without a status UNSCORED."""
+        trial_id = row["trial_id"]
+        if trial_id in self._trials:
+            raise ValueError(f"the trial {trial_id} was added before")
+        self._trials.add(trial_id)
+        status = "SKIPPED" if row.get("skipped_code") else str(row.get("status") or "UNSCORED")
+        self._counts[status] = self._counts.get(status, 0) + 1
+        offset, count = self._events_of.get(trial_id, (None, 0))
+        self._row("trials", {**row, "status": status, "n_events": count, "event_offset": offset})
+
+    @contextlib.contextmanager
+    def create_object(self, name: str) -> Iterator[BinaryIO]:
+        """A further object of the job, `events.grep` for instance; the manifest will name it."""
+        with self._machine(), self._create(name) as stream:
+            digesting = _Digesting(stream)
+            yield digesting  # type: ignore[misc]
+        self._objects.append(StoredObject(name, digesting.size, digesting.digest.hexdigest()))
+
+    # -- the end -----------------------------------------------------------------------------------------
+
+    def commit(
+        self,
+        job: Mapping[str, Any] | None = None,
+        report: Mapping[str, Any] | None = None,
+        parsers: Mapping[str, str] | None = None,
+    ) -> Manifest:
+        """Make the job exist. `job` is its record (see docs/store.md for the keys that the `jobs` view shows)."""
+        if not self._open:
+            raise ValueError("the writer is closed")
+        try:
+            self._flush_events()
+            with self._machine():
+                for table in ("trials", "files"):
+                    self._flush(table)
+                objects = [table.finish() for table in self._tables.values()]
+                self._tables.clear()
+                objects += [*self._packs.finish(), *self._objects]
+                manifest = Manifest(
+                    self.job_id, self.revision, tuple(objects), self._counts, job or {}, report or {}, parsers or {}
+                )
+                name = manifest_name(self.job_id)
+                if not self._backend.put_if_absent(name, manifest.to_bytes(), self._folder):
+                    raise self._taken()
+        except BaseException:
+            self.abort()
+            raise
+        self._open = False
+        return manifest
+
+    def abort(self) -> None:
+        """Remove what was written. Safe to call at any time; after a commit it does nothing."""
+        if not self._open:
+            return
+        self._open = False
+        for table in self._tables.values():
+            table.drop()
+        self._packs.abort()
+        with contextlib.suppress(OSError):
+            if not self._committed():
+                self._backend.delete_prefix(self._folder)
+
+    def __enter__(self) -> JobWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.abort()
+
+    # -- inside ------------------------------------------------------------------------------------------
+
+    def _create(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]:
+        return self._backend.create(f"{self._folder}/{name}")
+
+    def _committed(self) -> bool:
+        """Whether the job is this attempt's: an interrupt or a lost answer may hit right after the commit."""
+        try:
+            data = self._backend.read_bytes(manifest_name(self.job_id))
+        except FileNotFoundError:
+            return False
+        try:
+            return Manifest.from_bytes(data, self.job_id).revision == self.revision
+        except TraceflowError:
+            return self.revision.encode() in data
+
+    def _check_path(self, path: str) -> None:
+        if path in self._paths:
+            raise ValueError(f"the path {path!r} was added before")
+        if not path or path.startswith("/") or ".." in path.split("/"):
+            raise ValueError(f"{path!r} is no path below the job's folder")
+        self._paths.add(path)
+
+    def _row(self, table: str, row: Mapping[str, Any]) -> None:
+        rows = self._rows[table]
+        rows.append(fit_row(table, {**row, "job_id": self.job_id}))
+        if len(rows) >= GROUP_ROWS:
+            with self._machine():
+                self._flush(table)
+
+    def _flush(self, table: str) -> None:
+        rows = self._rows[table]
+        if rows:
+            self._tables[table].table.add(rows_to_batch(table, rows))
+            self._rows[table] = []
+
+    def _begin_events(self, trial_id: str) -> None:
+        if trial_id in self._events_of or trial_id in self._trials:
+            raise ValueError(f"the events of trial {trial_id} come once, and before the trial")
+
+    def _end_events(self, trial_id: str, count: int) -> None:
+        self._events_of[trial_id] = (self._n_events, count)
+        self._n_events += count
+
+    def _flush_events(self) -> None:
+        if self._event_rows:
+            with self._machine():
+                self._tables["events"].table.add(to_batch(self._event_rows))
+            self._event_rows, self._event_bytes = [], 0
+
+    @contextlib.contextmanager
+    def _machine(self) -> Iterator[None]:
+        """A failure of the machine ends the job, in words."""
+        try:
+            yield
+        except TraceflowError:
+            raise
+        except OSError as error:
+            self.abort()
+            raise _machine_error(error, self.job_id, self._backend.url) from error
+
+    def _taken(self) -> TraceflowError:
+        return TraceflowError(
+            "job_already_uploaded",
+            f"job {self.job_id} is in the store already; delete it first to import it anew",
+            existing_job_id=self.job_id,
+        )
+
+
+def _machine_error(error: OSError, job_id: str, url: str) -> TraceflowError:
+    what = error.strerror or str(error) or type(error).__name__
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        advice = "make room there and import again"
+    else:
+        advice = "nothing of the job is visible; import again when it is mended"
+    name = f" ({os.fsdecode(error.filename)})" if isinstance(error.filename, str | bytes | os.PathLike) else ""
+    return TraceflowError(
+        "io_error", f"job {job_id} could not be written to {url}: {what}{name}; {advice}", errno=error.errno
+    )
+
+
+class _SourceFailed(Exception):
+    """Reading the input failed."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class _Source:
+    """The input of a file, whose failures are not the store's."""
+
+    def __init__(self, stream: Readable) -> None:
+        self._stream = stream
+
+    def read(self, size: int = -1, /) -> bytes:
+        try:
+            return self._stream.read(size)
+        except OSError as error:
+            raise _SourceFailed(error) from error
+
+
+class _Digesting:
+    """A stream that digests what is written, from its beginning to its end."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.digest = hashlib.sha256()
+        self.size = 0
+
+    def write(self, data: bytes) -> int:
+        self._stream.write(data)
+        self.digest.update(data)
+        self.size += len(data)
+        return len(data)
