@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from traceflow_formats import jsontext
-from traceflow_formats.atif import AtifBuilder, Built
+from traceflow_formats.atif import AtifBuilder, Built, Summary
 from traceflow_formats.errors import TraceflowError
 from traceflow_formats.trace import Event
 from traceflow_parsers.report import Report
@@ -18,7 +18,7 @@ from traceflow_parsers.source import Source
 
 from .files import atomic_file
 
-__all__ = ["Conversion", "convert_all", "convert_one"]
+__all__ = ["Conversion", "convert_all", "convert_one", "refuse_empty"]
 
 
 @dataclass
@@ -45,7 +45,11 @@ class Conversion:
     warnings: list[dict[str, Any]] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
 
-    def add(self, report: Report, built: Built | None) -> None:
+    def warn(self, code: str, message: str, path: str | None = None) -> None:
+        """A warning about a source as a whole."""
+        self.warnings.append({"code": code, "count": 1, "message": message} | ({"path": path} if path else {}))
+
+    def add(self, report: Report, summary: Summary | None) -> None:
         """Count one session in."""
         said = report.as_dict()
         self.sessions += 1
@@ -61,9 +65,8 @@ class Conversion:
         self.malformed_at.extend(said["malformed_at"])
         self.incomplete = self.incomplete or report.incomplete
         self.warnings.extend(said["warnings"])
-        if built is None:
+        if summary is None:
             return
-        summary = built.summary
         self.steps += summary.steps
         self.model_calls += summary.model_calls
         self.tool_calls += summary.tool_calls
@@ -109,13 +112,13 @@ def convert_one(source: Source, to: str, out: BinaryIO, conversion: Conversion) 
     parse = source.parse()
     if to == "trace":
         _write_trace(parse, out)
-        _refuse_empty(source, parse.report, empty=parse.report.lines.parsed == 0)
+        refuse_empty(source, parse.report, empty=parse.report.lines.parsed == 0)
         conversion.add(parse.report, None)
         return
     with _build(parse) as built:
-        _refuse_empty(source, parse.report, empty=built.is_empty)
+        refuse_empty(source, parse.report, empty=built.is_empty)
         built.write(out)
-        conversion.add(parse.report, built)
+        conversion.add(parse.report, built.summary)
 
 
 def convert_all(
@@ -139,7 +142,7 @@ def convert_all(
             if error.code not in ("empty_trace", "invalid_trajectory") or len(sources) == 1:
                 raise
             refused.append(error)
-            conversion.warnings.append({"code": error.code, "count": 1, "message": error.message})
+            conversion.warn(error.code, error.message)
         progress(1, source.path.name)
     if refused and len(refused) == len(sources):
         raise refused[0]
@@ -151,7 +154,7 @@ def _convert_into(source: Source, to: str, folder: Path, conversion: Conversion,
         events = iter(parse)
         first = next(events, None)
         if first is None:
-            _refuse_empty(source, parse.report, empty=True)
+            refuse_empty(source, parse.report, empty=True)
         target = folder / _folder_name(source, parse.report, taken) / "trace-parsed.jsonl"
         with atomic_file(target) as out:
             _write_trace(_chain(first, events), out)
@@ -160,14 +163,14 @@ def _convert_into(source: Source, to: str, folder: Path, conversion: Conversion,
         return
     images: dict[str, bytes] = {}
     with _build(parse, images) as built:
-        _refuse_empty(source, parse.report, empty=built.is_empty)
+        refuse_empty(source, parse.report, empty=built.is_empty)
         target = folder / _folder_name(source, parse.report, taken) / "trajectory.json"
         for name, data in sorted(images.items()):
             with atomic_file(target.parent / name) as out:
                 out.write(data)
         with atomic_file(target) as out:
             built.write(out)
-        conversion.add(parse.report, built)
+        conversion.add(parse.report, built.summary)
     conversion.outputs.append(str(target))
 
 
@@ -189,7 +192,8 @@ def _write_trace(events: Iterable[Event], out: BinaryIO) -> None:
         out.write(jsontext.dumps({"seq": seq, "type": event.type, "data": event.data}) + b"\n")
 
 
-def _refuse_empty(source: Source, report: Report, *, empty: bool) -> None:
+def refuse_empty(source: Source, report: Report, *, empty: bool) -> None:
+    """Raise empty_trace, with what became of the lines, where a source came to nothing."""
     if not empty:
         return
     lines = report.lines

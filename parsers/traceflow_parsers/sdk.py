@@ -20,7 +20,7 @@ from .emit import text_block
 from .foreign import TraceParser, is_trace
 from .source import Harness, Source, file_input
 
-__all__ = ["SDK_AGENTS", "SdkLog", "body_records", "is_sdk_log", "sdk_source"]
+__all__ = ["SDK_AGENTS", "SdkLog", "body_records", "is_sdk_log", "mark_of", "sdk_source"]
 
 SDK_AGENTS = {
     "claude": "claude-code",
@@ -65,7 +65,7 @@ class SdkLog(Parser):
         self.inner.begin(part)
 
     def feed(self, line: bytes) -> list[Event]:
-        mark = self._mark(line)
+        mark = mark_of(line)
         if mark is None:
             out: list[Event] = []
             if line.strip() and self._waiting:
@@ -106,18 +106,19 @@ class SdkLog(Parser):
     def _command(self, text: str) -> None:
         self.inner.emit.user(text_block(text), injected="sdk_command")
 
-    def _mark(self, line: bytes) -> dict[str, Any] | None:
-        """The record of one of the log's own lines, or None for a line of the harness."""
-        head = line[:200]
-        if b'"_meta"' not in head and b'"_prompt"' not in head and b'"_sessionEnd"' not in head:
-            return None
-        try:
-            record = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            return None
-        if not isinstance(record, dict) or "type" in record:
-            return None
-        return record if any(mark in record for mark in _MARKS) else None
+
+def mark_of(line: bytes) -> dict[str, Any] | None:
+    """The record of one of the log's own lines, or None for a line of the harness."""
+    head = line[:200]
+    if b'"_meta"' not in head and b'"_prompt"' not in head and b'"_sessionEnd"' not in head:
+        return None
+    try:
+        record = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(record, dict) or "type" in record:
+        return None
+    return record if any(mark in record for mark in _MARKS) else None
 
 
 def sdk_source(path: Path, records: Sequence[dict[str, Any]], harness: Harness | None) -> Source:
