@@ -177,13 +177,15 @@ class Emitter:
         if mark in self._known:
             self.report.warn("duplicate_call_id", f"the call id {call_id[:80]!r} stands for more than one call")
         self._known.add(mark)
-        self._open[key] = self._open.get(key, 0) + 1
+        if not self.copied:  # a copied history may end before its results: they stand in the original
+            self._open[key] = self._open.get(key, 0) + 1
         if shown.plan is not None:
             self.plan(shown.plan, time, message_id)
         early = self._early.pop(key, None)
         if early:
             self._out.extend(early)
-            self._close(key)
+            if not self.copied:
+                self._close(key)
 
     def result(
         self,
