@@ -16,9 +16,10 @@ import orjson
 
 from .text import clean_value
 
-__all__ = ["Repairs", "canonical", "dumps", "loads", "loads_repaired", "pretty", "rounded"]
+__all__ = ["Repairs", "canonical", "dumps", "loads", "loads_repaired", "pretty", "rounded", "too_deep"]
 
 _CANONICAL = orjson.OPT_SORT_KEYS
+MAX_DEPTH = 250  # orjson writes 254 levels; a value of a line ends up inside a few more
 
 
 @dataclass(slots=True)
@@ -63,6 +64,8 @@ def loads_repaired(raw: bytes, repairs: Repairs) -> Any:
         value = json.loads(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    if too_deep(value, raw):
+        raise ValueError("nested too deeply")
     value, replaced = clean_value(value)
     repairs.surrogates += replaced
     return value
@@ -73,10 +76,36 @@ def rounded(value: Any) -> bool:
     if isinstance(value, float):
         return abs(value) >= 9.2e18 and value.is_integer()
     if isinstance(value, dict):
-        return any(rounded(v) for v in value.values())
-    if isinstance(value, list):
-        return any(rounded(v) for v in value)
-    return False
+        value = value.values()
+    elif not isinstance(value, list):
+        return False
+    return any(isinstance(item, float | dict | list) and rounded(item) for item in value)
+
+
+def too_deep(value: Any, raw: bytes) -> bool:
+    """Whether a value is nested more deeply than it could be written again; `raw` is the text it was read from.
+
+    Texts of few brackets, which nearly all are, cost a count.
+    """
+    if raw.count(b"{") + raw.count(b"[") <= MAX_DEPTH:
+        return False
+    try:
+        orjson.dumps(value)
+    except (TypeError, orjson.JSONEncodeError):  # too deep, or something else that orjson does not write
+        pass
+    else:
+        return False
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            item
+            for parent in level
+            for item in (parent.values() if isinstance(parent, dict) else parent)
+            if isinstance(item, dict | list)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def canonical(value: Any) -> bytes:

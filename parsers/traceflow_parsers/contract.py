@@ -131,6 +131,12 @@ class JsonLineParser(Parser):
         counts.read += 1
         if self._torn is not None:
             self._settle_torn(last=False)
+        if jsontext.too_deep(record, line):
+            counts.malformed += 1
+            report.malformed(report.line, report.byte)
+            report.warn("nested_too_deeply", "a line nested more deeply than can be written again was left out")
+            self.emit.loss("nested_too_deeply", 1, report.path, [report.line])
+            return self.emit.drain()
         if type(record) is not dict:
             counts.unknown += 1
             report.unknown(f"({type(record).__name__})")
