@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from . import codex
 from .source import Harness
 
 __all__ = ["HARNESSES", "harness_named"]
 
-HARNESSES: tuple[Harness, ...] = ()
+HARNESSES: tuple[Harness, ...] = (codex.HARNESS,)
 
 
 def harness_named(name: str) -> Harness | None:
