@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from traceflow_formats.jsontext import too_deep
 from traceflow_formats.trace import Event
 
 from .report import Report
@@ -166,7 +167,7 @@ class Emitter:
             "status": status,
         }
         if raw_input is not None:
-            update["rawInput"] = raw_input
+            update["rawInput"] = self._bounded(raw_input)
         if shown.content:
             update["content"] = shown.content
         if shown.locations:
@@ -177,13 +178,15 @@ class Emitter:
         if mark in self._known:
             self.report.warn("duplicate_call_id", f"the call id {call_id[:80]!r} stands for more than one call")
         self._known.add(mark)
-        self._open[key] = self._open.get(key, 0) + 1
+        if not self.copied:  # a copied history may end before its results: they stand in the original
+            self._open[key] = self._open.get(key, 0) + 1
         if shown.plan is not None:
             self.plan(shown.plan, time, message_id)
         early = self._early.pop(key, None)
         if early:
             self._out.extend(early)
-            self._close(key)
+            if not self.copied:
+                self._close(key)
 
     def result(
         self,
@@ -210,7 +213,7 @@ class Emitter:
                 block if block.get("type") == "diff" else {"type": "content", "content": block} for block in content
             ]
         if raw_output is not None:
-            update["rawOutput"] = raw_output
+            update["rawOutput"] = self._bounded(raw_output)
         key = (self.agent_id, call_id)
         if key in self._open:
             self._add("tool_call_update", "update", update, time, None, message_id, extra)
@@ -246,13 +249,13 @@ class Emitter:
         held = self._usage.get(self.agent_id)
         if held is not None and held[0] != message_id:
             self._out.append(held[1])
-        update = {"sessionUpdate": "usage", "scope": "call", "usage": usage}
+        update = {"sessionUpdate": "usage", "scope": "call", "usage": self._bounded(usage)}
         data = self._event("update", update, time, model, message_id, extra)
         self._usage[self.agent_id] = (message_id, Event("usage", data))
 
     def run_usage(self, usage: dict[str, Any], time: str | None = None, **extra: Any) -> None:
         """The totals that the source states for the whole run; the last word counts, and stands at the end."""
-        update = {"sessionUpdate": "usage", "scope": "run", "usage": usage}
+        update = {"sessionUpdate": "usage", "scope": "run", "usage": self._bounded(usage)}
         self._run_usage = Event("usage", self._event("update", update, time, None, None, extra))
 
     def error(
@@ -306,6 +309,28 @@ class Emitter:
 
     # -- inside ------------------------------------------------------------------------------------------
 
+    def _bounded(self, value: Any) -> Any:
+        """The value, unless it is nested more deeply than a trace could be written: then it is left out and said.
+
+        Values come from strangers, and what one can read another cannot write again.
+        """
+        if value.__class__ is dict:
+            inner = value.values()
+        elif value.__class__ is list:
+            inner = value
+        else:
+            return value
+        for item in inner:
+            if item.__class__ is dict or item.__class__ is list:
+                break
+        else:
+            return value
+        if not too_deep(value):
+            return value
+        self.report.warn("nested_too_deeply", "a value nested more deeply than can be written was left out")
+        self.loss("nested_too_deeply", 1, self.report.path, [self.report.line])
+        return {}
+
     def _turn(self, message_id: str | None) -> None:
         """A model call speaks: the usage of the agent's call before it is final now."""
         held = self._usage.get(self.agent_id)
@@ -353,7 +378,7 @@ class Emitter:
         if self.parent_call is not None:
             data["parentToolCallId"] = self.parent_call
         if extra:
-            extra = {name: value for name, value in extra.items() if value is not None}
+            extra = {name: self._bounded(value) for name, value in extra.items() if value is not None}
         if self.agent_id is not None:
             extra["agentId"] = self.agent_id
         if self.abandoned:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from . import droid, gemini_cli, opencode, qwen_code
+from . import codex, droid, gemini_cli, opencode, qwen_code
 from .source import Harness
 
 __all__ = ["HARNESSES", "harness_named"]
 
 HARNESSES: tuple[Harness, ...] = (
+    codex.HARNESS,
     gemini_cli.HARNESS,
     qwen_code.HARNESS,
     opencode.HARNESS,
