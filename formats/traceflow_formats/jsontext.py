@@ -87,7 +87,7 @@ def too_deep(value: Any, raw: bytes) -> bool:
 
     Texts of few brackets, which nearly all are, cost a count.
     """
-    if raw.count(b"{") + raw.count(b"[") <= MAX_DEPTH:
+    if len(raw) <= MAX_DEPTH or raw.count(b"{") + raw.count(b"[") <= MAX_DEPTH:
         return False
     try:
         orjson.dumps(value)
