@@ -147,6 +147,9 @@ def joined(parts: Any) -> str | None:
         return parts
     if not isinstance(parts, list):
         return None
+    if len(parts) == 1 and isinstance(parts[0], dict):  # nearly always
+        text = parts[0].get("text")
+        return text if isinstance(text, str) and text else None
     texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
     return "\n".join(text for text in texts if isinstance(text, str)) or None
 

@@ -399,6 +399,8 @@ class CodexSession(JsonLineParser):
         if not isinstance(item, dict):
             return Line.UNKNOWN
         kind = item_type(item)
+        if self._has_items and kind in ("agent_message", "reasoning"):
+            return Line.DUPLICATE
         if kind == "user_message":
             return self._heard(joined(item.get("content")) or "")
         if kind == "agent_message":
