@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import droid, gemini_cli, opencode, qwen_code
+from . import droid, gemini_cli, kimi_cli, kimi_code, opencode, qwen_code
 from .source import Harness
 
 __all__ = ["HARNESSES", "harness_named"]
@@ -12,6 +12,8 @@ HARNESSES: tuple[Harness, ...] = (
     qwen_code.HARNESS,
     opencode.HARNESS,
     droid.HARNESS,
+    kimi_code.HARNESS,
+    kimi_cli.HARNESS,
 )
 
 
