@@ -113,14 +113,15 @@ class KimiCliSession(WireParser):
         return Line.PARSED
 
     def _user(self, content: object, text: str) -> None:
+        name = f"line-{self.report.line}"
         if text.startswith(("<system>", "<system-reminder>")):
             kind = "system_reminder" if text.startswith("<system-reminder>") else "system"
-            self.emit.user(text_block(text), injected=kind)
+            self.emit.user(text_block(text), message_id=name, injected=kind)
         elif text:
-            self.emit.prompt(text)
+            self.emit.prompt(text, message_id=name)
         for block in blocks_of(content) if isinstance(content, list) else ():
             if block["type"] == "image":
-                self.emit.user(block)
+                self.emit.user(block, message_id=name)
 
 
 class KimiCliStdout(WireParser):

@@ -226,9 +226,9 @@ class KimiCodeSession(JsonLineParser):
             text, time, images = self._prompt
             self._prompt = None
             if text:
-                self.emit.prompt(text, time)
+                self.emit.prompt(text, time, message_id=f"turn-{self._turns}")
             for image in images:
-                self.emit.user(image, time)
+                self.emit.user(image, time, f"turn-{self._turns}")
 
     def _end_turn(self, record: dict[str, Any], time: str | None) -> Line:
         self._say_prompt()
@@ -290,14 +290,14 @@ class KimiCodeSession(JsonLineParser):
         mark = None if person else _injected(text, kind, origin)
         if mark is None:
             self._prompt = None  # the words of the turn are these
-        if text:
-            if mark is None:
-                self.emit.prompt(text, time)
-            else:
-                self.emit.user(text_block(text), time, as_text(message.get("id")), injected=mark)
+        name = as_text(message.get("id")) or f"line-{self.report.line}"
+        if text and mark is None:
+            self.emit.prompt(text, time, message_id=name)
+        elif text:
+            self.emit.user(text_block(text), time, name, injected=mark)
         for block in blocks_of(message.get("content")):
             if block["type"] == "image":
-                self.emit.user(block, time, as_text(message.get("id")), injected=mark)
+                self.emit.user(block, time, name, injected=mark)
         return Line.PARSED
 
     # -- steps -------------------------------------------------------------------------------------------

@@ -54,7 +54,8 @@ class _Agent:
     spoke: bool = False
     pending: _Pending | None = None
     open: bool = False  # a turn is under way
-    turns: int = 0
+    turns: int = 0  # since the call that asked for it
+    asked: int = 0
 
 
 class WireParser(JsonLineParser):
@@ -147,16 +148,18 @@ class WireParser(JsonLineParser):
     def _asked(self, agent: _Agent, given: object, time: str | None) -> None:
         text = text_of_parts(given)
         agent.turns += 1
+        agent.asked += 1
+        name = f"turn-{agent.asked}"
         again = agent.agent_id is not None and agent.turns > 1 and text.startswith(_TOO_SHORT)
         if text.startswith("<system-reminder>"):
-            self.emit.user(text_block(text), time, injected="system_reminder")
+            self.emit.user(text_block(text), time, name, injected="system_reminder")
         elif again:
-            self.emit.user(text_block(text), time, injected="summary_request")
+            self.emit.user(text_block(text), time, name, injected="summary_request")
         elif text:
-            self.emit.prompt(text, time)
+            self.emit.prompt(text, time, message_id=name)
         for block in blocks_of(given) if isinstance(given, list) else ():
             if block["type"] == "image":
-                self.emit.user(block, time)
+                self.emit.user(block, time, name)
 
     def _begin_step(self, agent: _Agent) -> str:
         agent.steps += 1
