@@ -70,21 +70,23 @@ class Emitter:
 
     # -- words -------------------------------------------------------------------------------------------
 
-    def prompt(self, text: str, time: str | None = None, role: str | None = None, **extra: Any) -> None:
+    def prompt(
+        self, text: str, time: str | None = None, role: str | None = None, message_id: str | None = None, **extra: Any
+    ) -> None:
         """What a person asked. The first one of the main agent is the `prompt`, later ones are user chunks.
 
         With `role="system"` it is the system prompt, which is never the instruction. A subagent's prompt is a
-        user chunk of that subagent.
+        user chunk of that subagent. Further blocks of the same message (images) share its `message_id`.
         """
         if role is None and (self._prompted or self.agent_id is not None):
-            self.user(text_block(text), time, **extra)
+            self.user(text_block(text), time, message_id, **extra)
             return
         body: dict[str, Any] = {"text": text}
         if role is not None:
             body["role"] = role
         elif not self.abandoned:
             self._prompted = True
-        self._add("prompt", "_prompt", body, time, None, None, extra)
+        self._add("prompt", "_prompt", body, time, None, message_id, extra)
 
     def user(self, block: dict[str, Any], time: str | None = None, message_id: str | None = None, **extra: Any) -> None:
         """A block of user text or an image. `injected="kind"` marks what the harness put in itself, and

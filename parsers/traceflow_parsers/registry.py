@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import codex, droid, gemini_cli, opencode, qwen_code
+from . import codex, droid, gemini_cli, kimi_cli, kimi_code, opencode, qwen_code
 from .source import Harness
 
 __all__ = ["HARNESSES", "harness_named"]
@@ -11,6 +11,8 @@ HARNESSES: tuple[Harness, ...] = (
     codex.HARNESS,
     gemini_cli.HARNESS,
     qwen_code.HARNESS,
+    kimi_code.HARNESS,
+    kimi_cli.HARNESS,
     opencode.HARNESS,
     droid.HARNESS,
 )
