@@ -100,6 +100,8 @@ EXTRA = st.fixed_dictionaries(
         "reasoningEffort": st.sampled_from(["high", 0.5, True]),
         "stopReason": TEXT,
         "errorKind": TEXT,
+        "error": st.sampled_from(["rate_limit", {"x": 1}]),
+        "isApiError": st.booleans(),
         "exitCode": st.integers(0, 2),
         "harness": TEXT,
         "harnessVersion": TEXT,

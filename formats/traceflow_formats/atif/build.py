@@ -18,7 +18,7 @@ import orjson
 from ..steps import Steps, is_result
 from ..trace import Event, TraceLine, agent_of
 from .document import Built, Record, write_up
-from .draft import Draft, atif_extra
+from .draft import Draft, atif_extra, error_extra
 from .images import Images, ImageSink
 from .spool import Spool
 from .tally import Sums, Tally, as_metrics
@@ -154,7 +154,7 @@ class AtifBuilder:
                 draft.say(text, False)
         elif kind == "plan" and not draft.calls and isinstance(entries := update.get("entries"), list):
             draft.extra["plan"] = entries  # the platform shows a todo tool as nothing but its plan
-        if extra is not None:
+        if extra is not None and kind != "error":
             atif_extra(extra, draft.extra)
 
     def _say(self, draft: Draft, content: Any, extra: dict[str, Any] | None) -> None:
@@ -281,11 +281,8 @@ class AtifBuilder:
         elif kind == "error":
             draft = Draft("agent")
             draft.llm = 0
-            fatal = bool(update.get("fatal"))
-            draft.extra["error"] = {"message": str(update.get("message") or "(no message)"), "fatal": fatal}
-            if facts.get("errorKind") is not None:
-                draft.extra["is_api_error"] = True
-            record.failed = fatal
+            draft.extra.update(error_extra(update, facts))
+            record.failed = bool(update.get("fatal"))
         elif kind == "tool_call_update":
             draft = Draft("system", {"kind": "result_without_call"})
         else:

@@ -108,7 +108,9 @@ class _Walk:
         if llm == 0 and not step["message"] and not calls and isinstance(error, dict) and error.get("message"):
             del extra["error"]
             update = {"message": str(error["message"]), "fatal": bool(error.get("fatal"))}
-            yield beside.event("error", update, None, event_extra(extra))
+            facts = {"errorKind": error.get("kind"), "isApiError": extra.pop("is_api_error", None)}
+            known = {name: value for name, value in facts.items() if value is not None}
+            yield beside.event("error", update, None, {**event_extra(extra), **known})
             return
         plan = extra.pop("plan", None) if not calls else None
         facts = event_extra(extra)
