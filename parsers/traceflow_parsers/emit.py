@@ -316,13 +316,9 @@ class Emitter:
 
         Values come from strangers, and what one can read another cannot write again.
         """
-        if value.__class__ is dict:
-            inner = value.values()
-        elif value.__class__ is list:
-            inner = value
-        else:
+        if value.__class__ is not dict and value.__class__ is not list:
             return value
-        for item in inner:
+        for item in value.values() if value.__class__ is dict else value:
             if item.__class__ is dict or item.__class__ is list:
                 break
         else:

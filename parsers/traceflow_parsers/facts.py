@@ -87,6 +87,6 @@ def tool_input(arguments: object, report: Report) -> Any:
         except ValueError:
             return arguments
         report.warn("lone_surrogate", "lone surrogates were replaced by U+FFFD", repairs.surrogates)
-    if not isinstance(value, dict | list) or jsontext.deeper(value, jsontext.MAX_DEPTH):
+    if not isinstance(value, dict | list) or jsontext.too_deep(value):
         return arguments
     return jsontext.loads(raw, exact=True) if jsontext.rounded(value) else value
