@@ -13,14 +13,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from ..steps import Steps, is_result
 from ..trace import Event, TraceLine, agent_of
 from .document import Built, Record, write_up
 from .draft import Draft, atif_extra, error_extra
 from .images import Images, ImageSink
-from .spool import Spool
+from .spool import Spool, loaded
 from .tally import Sums, Tally, as_metrics
 
 __all__ = ["AtifBuilder", "trajectory"]
@@ -201,11 +199,7 @@ class AtifBuilder:
         if not metrics:
             return
         if not draft.copied:
-            tally = record.tally(extra)
-            if draft.metrics is not None:  # said again: the last word counts
-                tally.steps.add(draft.metrics, -1)
-            tally.steps.add(metrics)
-            tally.silent.pop(step, None)
+            record.tally(extra).count(step, metrics, draft.metrics)
         draft.metrics = metrics
         if not draft.llm:
             draft.llm = 1
@@ -394,7 +388,7 @@ def trajectory(events: Iterable[Event | TraceLine], **options: Any) -> dict[str,
             return {}
         out = io.BytesIO()
         built.write(out)
-        value: dict[str, Any] = orjson.loads(out.getvalue())
+        value: dict[str, Any] = loaded(out.getvalue())
         return value
 
 

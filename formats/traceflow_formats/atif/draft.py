@@ -107,6 +107,8 @@ def arguments_of(raw: Any) -> dict[str, Any]:
     if isinstance(raw, str) and raw.lstrip()[:1] == "{":
         try:
             value = jsontext.loads(raw)
+            if jsontext.rounded(value):
+                value = jsontext.loads(raw, exact=True)
         except ValueError:
             return {"input": raw}
         if isinstance(value, dict):
