@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from . import codex, droid, gemini_cli, kimi_cli, kimi_code, opencode, qwen_code
+from . import claude_code, codex, droid, gemini_cli, kimi_cli, kimi_code, opencode, qwen_code
 from .source import Harness
 
 __all__ = ["HARNESSES", "harness_named"]
 
 HARNESSES: tuple[Harness, ...] = (
+    claude_code.HARNESS,
     codex.HARNESS,
     gemini_cli.HARNESS,
     qwen_code.HARNESS,
