@@ -16,10 +16,10 @@ import orjson
 
 from .text import clean_value
 
-__all__ = ["MAX_DEPTH", "Repairs", "canonical", "deeper", "dumps", "loads", "loads_repaired", "pretty", "rounded"]
+__all__ = ["MAX_DEPTH", "Repairs", "canonical", "dumps", "loads", "loads_repaired", "pretty", "rounded", "too_deep"]
 
 _CANONICAL = orjson.OPT_SORT_KEYS
-MAX_DEPTH = 200  # what is nested deeper is no record of a harness; the writers go to 254
+MAX_DEPTH = 200  # orjson reads 1,024 levels and writes 254; a value of a line ends up inside a few more
 
 
 @dataclass(slots=True)
@@ -61,9 +61,12 @@ def loads_repaired(raw: bytes, repairs: Repairs) -> Any:
         text = raw.decode("utf-8", "replace")
         repairs.invalid_utf8 += text.count("\ufffd") - raw.count(b"\xef\xbf\xbd")
     try:
-        value, replaced = clean_value(json.loads(text))
+        value = json.loads(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    if too_deep(value):
+        raise ValueError("nested too deeply")
+    value, replaced = clean_value(value)
     repairs.surrogates += replaced
     return value
 
@@ -77,10 +80,25 @@ def rounded(value: Any) -> bool:
             if abs(item) >= 9.2e18 and item.is_integer():
                 return True
         elif isinstance(item, dict):
-            waiting.extend(item.values())
+            waiting.extend(v for v in item.values() if isinstance(v, float | dict | list))
         elif isinstance(item, list):
-            waiting.extend(item)
+            waiting.extend(v for v in item if isinstance(v, float | dict | list))
     return False
+
+
+def too_deep(value: Any, levels: int = MAX_DEPTH) -> bool:
+    """Whether a value is nested more deeply than it could be written again; found without recursion."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(levels):
+        level = [
+            item
+            for parent in level
+            for item in (parent.values() if isinstance(parent, dict) else parent)
+            if isinstance(item, dict | list)
+        ]
+        if not level:
+            return False
+    return bool(level)
 
 
 def canonical(value: Any) -> bytes:
@@ -121,19 +139,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(v) for v in value]
     return value
-
-
-def deeper(value: Any, levels: int) -> bool:
-    """Whether a JSON value is nested deeper than this; found without recursion, so any depth can be asked of."""
-    layer = [value]
-    for _ in range(levels):
-        layer = [
-            child
-            for item in layer
-            if isinstance(item, dict | list)
-            for child in (item.values() if isinstance(item, dict) else item)
-            if isinstance(child, dict | list)
-        ]
-        if not layer:
-            return False
-    return True

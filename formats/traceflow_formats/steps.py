@@ -58,7 +58,7 @@ class Steps:
     """Numbers the steps of one trace: give it every event in order.
 
     - A prompt, a message of a person, text that the harness injected and a compaction summary are a step each;
-      consecutive chunks that share a messageId are one.
+      blocks of one message, which share a messageId, are one.
     - A model call, (agent, messageId), is one step. Where a source has no ids, a new step begins when the agent
       speaks after a tool call, when it calls a tool after all results have come, and after any other step.
     - A result belongs to the step of its call: the most recent call of that agent with that id that waits for
@@ -128,13 +128,11 @@ class Steps:
             place = self._acts(agent, state, named, scope)
             state.acted = True
             return place
-        if kind == "user_message_chunk":
-            group = None if named is None else (named, *_sort(extra))
+        if kind == "user_message_chunk" or kind == "prompt":
+            group = None if named is None else (named, *_sort(data, extra))
             if group is not None and group == state.group:
                 return Place(agent, state.count, False)
             return self._other(agent, state, group)
-        if kind == "prompt":
-            return self._other(agent, state, None)
         if kind == "error":
             return None if extra is not None and extra.get("retried") else self._other(agent, state, None)
         return None
@@ -275,9 +273,11 @@ def is_result(update: dict[str, Any]) -> bool:
     return status not in ("pending", "in_progress")
 
 
-def _sort(extra: dict[str, Any] | None) -> tuple[object, bool]:
-    """What tells a person's words, injected text and compaction summaries apart."""
+def _sort(data: dict[str, Any], extra: dict[str, Any] | None) -> tuple[object, ...]:
+    """What tells a person's words, system prompts, injected text and compaction summaries apart."""
+    prompt = data.get("_prompt")
+    system = isinstance(prompt, dict) and prompt.get("role") == "system"
     if extra is None:
-        return None, False
+        return (False, False, system)
     injected = extra.get("injected")
-    return injected if isinstance(injected, str) else bool(injected), extra.get("compaction") is not None
+    return injected if isinstance(injected, str) else bool(injected), extra.get("compaction") is not None, system

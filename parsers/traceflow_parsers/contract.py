@@ -128,8 +128,6 @@ class JsonLineParser(Parser):
             record = self._repair(line)
             if record is _BROKEN:
                 return self.emit.drain()
-        if line.count(b"{") + line.count(b"[") > jsontext.MAX_DEPTH and jsontext.deeper(record, jsontext.MAX_DEPTH):
-            return self._too_deep()
         counts = report.lines
         counts.read += 1
         if self._torn is not None:
@@ -230,17 +228,6 @@ class JsonLineParser(Parser):
         if repairs.invalid_utf8:
             report.warn("invalid_utf8", "bytes that are no UTF-8 were replaced by U+FFFD", repairs.invalid_utf8)
         return record
-
-    def _too_deep(self) -> list[Event]:
-        """Leave out a line that no writer could write again: an object nested in objects hundreds of times."""
-        report = self.report
-        report.lines.read += 1
-        report.lines.malformed += 1
-        report.malformed(report.line, report.byte)
-        if self._torn is not None:
-            self._settle_torn(last=False)
-        self._malformed()
-        return self.emit.drain()
 
     def _settle_torn(self, last: bool) -> None:
         """Decide on a malformed line that began like an object: the torn end of the file, or a bad line in it."""

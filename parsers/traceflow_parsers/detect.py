@@ -17,7 +17,7 @@ __all__ = ["open_file", "open_folder", "open_path"]
 
 
 def open_path(path: Path, harness: str | None = None) -> list[Source]:
-    """The traces at a path: one for a file, every root session for a folder, in the order of their paths.
+    """The traces at a path: one for a file, every root session for a folder or a database, in the order of their paths.
 
     `harness` forces the reader. Raises TraceflowError: unrecognized_trace when nothing or more than one reader
     claims the input, empty_trace for a file without content, invalid_input for an unknown harness, not_found.
@@ -29,6 +29,11 @@ def open_path(path: Path, harness: str | None = None) -> list[Source]:
         return open_folder(path, harness)
     if not path.is_file():
         raise TraceflowError("invalid_input", f"{path}: neither a file nor a folder", path=str(path))
+    for candidate in (forced,) if forced else HARNESSES:
+        if candidate.is_store(path):
+            if sources := candidate.sessions_in(path):
+                return sources
+            raise TraceflowError("empty_trace", f"{path}: no session of {candidate.name} in it", path=str(path))
     return [open_file(path, harness if forced else None)]
 
 

@@ -286,7 +286,7 @@ class DroidSession(_Droid):
                 else:
                     words.append(text)
         if words:
-            self.emit.prompt("\n".join(words), time)
+            self.emit.prompt("\n".join(words), time, message_id=record_id)
         for block in blocks:
             if block.get("type") == "image":
                 self.emit.user(_image(block), time, record_id, injected="context" if context else None)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from traceflow_formats.jsontext import too_deep
 from traceflow_formats.trace import Event
 
 from .report import Report
@@ -69,21 +70,23 @@ class Emitter:
 
     # -- words -------------------------------------------------------------------------------------------
 
-    def prompt(self, text: str, time: str | None = None, role: str | None = None, **extra: Any) -> None:
+    def prompt(
+        self, text: str, time: str | None = None, role: str | None = None, message_id: str | None = None, **extra: Any
+    ) -> None:
         """What a person asked. The first one of the main agent is the `prompt`, later ones are user chunks.
 
         With `role="system"` it is the system prompt, which is never the instruction. A subagent's prompt is a
-        user chunk of that subagent.
+        user chunk of that subagent. Further blocks of the same message (images) share its `message_id`.
         """
         if role is None and (self._prompted or self.agent_id is not None):
-            self.user(text_block(text), time, **extra)
+            self.user(text_block(text), time, message_id, **extra)
             return
         body: dict[str, Any] = {"text": text}
         if role is not None:
             body["role"] = role
         elif not self.abandoned:
             self._prompted = True
-        self._add("prompt", "_prompt", body, time, None, None, extra)
+        self._add("prompt", "_prompt", body, time, None, message_id, extra)
 
     def user(self, block: dict[str, Any], time: str | None = None, message_id: str | None = None, **extra: Any) -> None:
         """A block of user text or an image. `injected="kind"` marks what the harness put in itself, and
@@ -166,7 +169,7 @@ class Emitter:
             "status": status,
         }
         if raw_input is not None:
-            update["rawInput"] = raw_input
+            update["rawInput"] = self._bounded(raw_input)
         if shown.content:
             update["content"] = shown.content
         if shown.locations:
@@ -177,13 +180,15 @@ class Emitter:
         if mark in self._known:
             self.report.warn("duplicate_call_id", f"the call id {call_id[:80]!r} stands for more than one call")
         self._known.add(mark)
-        self._open[key] = self._open.get(key, 0) + 1
+        if not self.copied:  # a copied history may end before its results: they stand in the original
+            self._open[key] = self._open.get(key, 0) + 1
         if shown.plan is not None:
             self.plan(shown.plan, time, message_id)
         early = self._early.pop(key, None)
         if early:
             self._out.extend(early)
-            self._close(key)
+            if not self.copied:
+                self._close(key)
 
     def result(
         self,
@@ -210,7 +215,7 @@ class Emitter:
                 block if block.get("type") == "diff" else {"type": "content", "content": block} for block in content
             ]
         if raw_output is not None:
-            update["rawOutput"] = raw_output
+            update["rawOutput"] = self._bounded(raw_output)
         key = (self.agent_id, call_id)
         if key in self._open:
             self._add("tool_call_update", "update", update, time, None, message_id, extra)
@@ -246,13 +251,13 @@ class Emitter:
         held = self._usage.get(self.agent_id)
         if held is not None and held[0] != message_id:
             self._out.append(held[1])
-        update = {"sessionUpdate": "usage", "scope": "call", "usage": usage}
+        update = {"sessionUpdate": "usage", "scope": "call", "usage": self._bounded(usage)}
         data = self._event("update", update, time, model, message_id, extra)
         self._usage[self.agent_id] = (message_id, Event("usage", data))
 
     def run_usage(self, usage: dict[str, Any], time: str | None = None, **extra: Any) -> None:
         """The totals that the source states for the whole run; the last word counts, and stands at the end."""
-        update = {"sessionUpdate": "usage", "scope": "run", "usage": usage}
+        update = {"sessionUpdate": "usage", "scope": "run", "usage": self._bounded(usage)}
         self._run_usage = Event("usage", self._event("update", update, time, None, None, extra))
 
     def error(
@@ -306,6 +311,24 @@ class Emitter:
 
     # -- inside ------------------------------------------------------------------------------------------
 
+    def _bounded(self, value: Any) -> Any:
+        """The value, unless it is nested more deeply than a trace could be written: then it is left out and said.
+
+        Values come from strangers, and what one can read another cannot write again.
+        """
+        if value.__class__ is not dict and value.__class__ is not list:
+            return value
+        for item in value.values() if value.__class__ is dict else value:
+            if item.__class__ is dict or item.__class__ is list:
+                break
+        else:
+            return value
+        if not too_deep(value):
+            return value
+        self.report.warn("nested_too_deeply", "a value nested more deeply than can be written was left out")
+        self.loss("nested_too_deeply", 1, self.report.path, [self.report.line])
+        return {}
+
     def _turn(self, message_id: str | None) -> None:
         """A model call speaks: the usage of the agent's call before it is final now."""
         held = self._usage.get(self.agent_id)
@@ -353,7 +376,7 @@ class Emitter:
         if self.parent_call is not None:
             data["parentToolCallId"] = self.parent_call
         if extra:
-            extra = {name: value for name, value in extra.items() if value is not None}
+            extra = {name: self._bounded(value) for name, value in extra.items() if value is not None}
         if self.agent_id is not None:
             extra["agentId"] = self.agent_id
         if self.abandoned:

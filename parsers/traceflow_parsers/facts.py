@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import orjson
+from traceflow_formats import jsontext
+
+from .report import Report
+
 __all__ = ["as_dict", "as_list", "as_text", "count", "facts", "tool_input"]
 
 _LONGEST = 256  # a longer string is text, and text stands in the content
@@ -63,17 +68,25 @@ def _small(value: object) -> bool:
     return isinstance(value, bool | int | float)
 
 
-def tool_input(arguments: object, read: Any) -> Any:
+def tool_input(arguments: object, report: Report) -> Any:
     """What a call was given: the object of a JSON text, the text itself where it holds none, else the value.
 
-    `read` is the JSON reader to use; it raises ValueError for anything that is no JSON.
+    Lone surrogates that were hidden in the text's escapes are replaced and counted in the report.
     """
     if not isinstance(arguments, str):
         return arguments
     if not arguments.strip():
         return {}
+    raw = arguments.encode()
     try:
-        value = read(arguments)
-    except ValueError:
+        value = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        repairs = jsontext.Repairs()
+        try:
+            value = jsontext.loads_repaired(raw, repairs)
+        except ValueError:
+            return arguments
+        report.warn("lone_surrogate", "lone surrogates were replaced by U+FFFD", repairs.surrogates)
+    if not isinstance(value, dict | list) or jsontext.too_deep(value):
         return arguments
-    return value if isinstance(value, dict | list) else arguments
+    return jsontext.loads(raw, exact=True) if jsontext.rounded(value) else value

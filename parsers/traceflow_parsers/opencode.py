@@ -283,7 +283,7 @@ class OpencodeSession(PartsParser):
     def _end_user(self) -> None:
         assert self._calls is not None
         if self._texts or self._blocks:
-            self.emit.prompt("\n".join(self._texts), self._time)
+            self.emit.prompt("\n".join(self._texts), self._time, message_id=self._calls.message)
         for block in self._blocks:
             self.emit.user(block, self._time, self._calls.message)
         for kind, text in self._injected:

@@ -30,6 +30,7 @@ _SESSION_COLUMNS = (
     "id", "parent_id", "title", "directory", "version", "cost", "tokens_input", "tokens_output", "tokens_reasoning",
     "tokens_cache_read", "tokens_cache_write", "revert", "agent", "time_created", "time_updated",
 )  # fmt: skip
+_BROKEN = (sqlite3.Error, UnicodeDecodeError)  # names in a damaged schema may be no UTF-8
 _TRIES = 3
 _STEPS = 200_000_000  # instructions of SQLite's machine that one statement may take: minutes, not hours
 
@@ -163,7 +164,7 @@ class _Reading:
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA query_only = ON")
             self._database.check(connection)
-        except sqlite3.Error as error:
+        except _BROKEN as error:
             self.__exit__(type(error), error, None)
         except BaseException:
             self._close()
@@ -172,7 +173,7 @@ class _Reading:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self._close()
-        if isinstance(error, sqlite3.Error):
+        if isinstance(error, _BROKEN):
             path = self._database.path
             raise TraceflowError(
                 "invalid_input",

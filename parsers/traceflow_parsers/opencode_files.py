@@ -26,11 +26,12 @@ from .contract import Parser, Part
 from .facts import as_dict, as_list, as_text
 from .opencode_db import Database, is_database
 from .opencode_parts import HARNESS_NAME
-from .source import DOCUMENT_BYTES, Input, Source, file_input
+from .source import Input, Source, file_input
 
 __all__ = ["is_database", "session_at", "sessions_in"]
 
 _DB_NAMES = ("opencode.db", "opencode-")
+_DOCUMENT_BYTES = 256 << 20  # an export is one JSON document; a larger one is not read into memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +275,7 @@ def _raw(path: Path) -> bytes:
 
 def _document(path: Path) -> dict[str, Any]:
     """The object that a file holds; an empty one where it holds none, or lines of them."""
-    if path.stat().st_size > DOCUMENT_BYTES:
+    if path.stat().st_size > _DOCUMENT_BYTES:
         return {}
     try:
         value = jsontext.loads_repaired(path.read_bytes().removeprefix(b"\xef\xbb\xbf"), jsontext.Repairs())

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from . import droid, gemini_cli, opencode, qwen_code
+from . import claude_code, codex, droid, gemini_cli, kimi_cli, kimi_code, opencode, qwen_code
 from .source import Harness
 
 __all__ = ["HARNESSES", "harness_named"]
 
 HARNESSES: tuple[Harness, ...] = (
+    claude_code.HARNESS,
+    codex.HARNESS,
     gemini_cli.HARNESS,
     qwen_code.HARNESS,
+    kimi_code.HARNESS,
+    kimi_cli.HARNESS,
     opencode.HARNESS,
     droid.HARNESS,
 )

@@ -13,8 +13,6 @@ import pytest
 import zstandard
 from archive_bytes import END, Zipped, base256, extended, file, header, record, zipped
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
-
 MEGABYTE = bytes(1 << 20)
 SCRIPT = """
 import json, re, sys, time

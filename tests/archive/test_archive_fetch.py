@@ -386,3 +386,18 @@ def test_a_folder_is_bounded_as_an_archive_is(
 def _file(memory: Any) -> Any:
     memory.pipe_file("/x", b"x")
     return memory.store["/x"]
+
+
+def test_keys_of_an_object_store(memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder's own mark is no file; a key with an empty component cannot be a path and is not passed over."""
+    memory.pipe_file("/job/a", b"x")
+    mark = {"name": "/job/", "type": "file", "size": 0}
+    real = type(memory).ls
+    for extra, code in ((mark, None), ({**mark, "type": "directory"}, "io_error"), ({**mark, "size": 3}, "io_error")):
+        monkeypatch.setattr(type(memory), "ls", lambda self, p, extra=extra, **k: [extra, *real(self, p, **k)])
+        try:
+            assert [p.name for p in fetch("memory://job", tmp_path, **QUICK).path.iterdir()] == ["a"]
+            got = None
+        except TraceflowError as error:
+            got = error.code
+        assert got == code

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import subprocess
 import sys
 import tarfile
@@ -174,16 +173,6 @@ def test_zip_names_that_are_utf8_without_saying_so() -> None:
     found = scan(io.BytesIO(zipped([Zipped("j/é".encode(), flags=0)])))
     assert [m.name for m in found.members] == ["j/é"]
     assert [w["code"] for w in found.warnings] == ["unmarked_utf8"]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the zip program")
-def test_info_zip(job: Path, tmp_path: Path) -> None:
-    archive = tmp_path / "a.zip"
-    try:
-        subprocess.run(["zip", "-qr", archive, "j"], cwd=job, check=True, env={**os.environ, "LC_ALL": "C.UTF-8"})
-    except FileNotFoundError:
-        pytest.skip("no zip program here")
-    check(archive, job, tmp_path / "out", "zip")
 
 
 def test_gzip_members_and_zero_padding(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from traceflow_formats.errors import TraceflowError
 from traceflow_parsers.contract import Parser
+from traceflow_parsers.detect import open_path
 from traceflow_parsers.opencode import HARNESS, OpencodeSession, OpencodeStdout
 from traceflow_parsers.source import head_records
 from traceflow_parsers.testing import ParserContract, run
@@ -138,6 +139,24 @@ def test_an_exported_session_reads_like_the_stored_one() -> None:
         assert list(agents) == [None]
         assert agents[None].calls == wanted.calls
         assert agents[None].results == wanted.results
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_an_export_of_many_megabytes_is_read_whole(tmp_path: Path, indent: int | None) -> None:
+    def message(number: int) -> dict[str, Any]:
+        info = {"id": f"msg_{number:04}", "sessionID": "ses_1", "role": "user", "time": {"created": number}}
+        text = {"id": f"prt_{number:04}", "messageID": info["id"], "type": "text", "text": f"{number} " + "x" * 2000}
+        return {"info": info, "parts": [text | {"sessionID": "ses_1"}]}
+
+    document = {
+        "info": {"id": "ses_1", "version": "1.18.33", "directory": "/w", "time": {"created": 1, "updated": 2}},
+        "messages": [message(number) for number in range(2500)],
+    }
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps(document, indent=indent))
+    (source,) = open_path(path)
+    prompts = read(source)[0][None].prompts
+    assert [prompt.split()[0] for prompt in prompts] == [str(number) for number in range(2500)]
 
 
 # -- cases -------------------------------------------------------------------------------------------------
@@ -328,6 +347,21 @@ def test_a_session_in_two_places_is_read_once_from_the_fuller_one(tmp_path: Path
     connection.close()
     (source,) = HARNESS.sessions_in(tmp_path)
     assert source.path == tmp_path / "b/opencode.db"
+
+
+def test_a_database_gives_all_its_sessions_and_an_empty_one_is_refused(tmp_path: Path) -> None:
+    found = open_path(CASES / "54-opencode-sqlite-wal/opencode.db")
+    assert [source.session_id for source in found] == ["ses_A", "ses_NEW"]
+    empty = tmp_path / "opencode.db"
+    shutil.copy(RECORDINGS / "opencode-1.18.33/errors/home/.local/share/opencode/opencode.db", empty)
+    with sqlite3.connect(empty) as connection:
+        connection.execute("DELETE FROM session")
+    connection.close()
+    with pytest.raises(TraceflowError, match="no session of opencode in it") as refused:
+        open_path(empty)
+    assert refused.value.code == "empty_trace"
+    with pytest.raises(TraceflowError, match="not what droid writes"):
+        open_path(empty, "droid")
 
 
 def test_a_database_of_several_sessions_is_no_single_session() -> None:

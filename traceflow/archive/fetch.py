@@ -22,7 +22,7 @@ from traceflow_formats.errors import TraceflowError
 
 from ..limits import Limits, format_size
 from .members import Member
-from .names import NameTree, safe_name
+from .names import NameTree, safe_name, shown
 from .urls import scheme_of, shown_url
 
 __all__ = ["FetchProgress", "Fetched", "fetch"]
@@ -260,10 +260,10 @@ def _walk(system: Any, base: str, where: str) -> Iterator[tuple[str, Mapping[str
             entries = sorted(system.ls(folder, detail=True), key=lambda entry: str(entry["name"]))
         for entry in entries:
             name = str(entry["name"]).rstrip("/")
-            if name == folder:  # object stores list the folder's own mark
-                continue
-            if not name.startswith(base + "/"):
-                raise TraceflowError("io_error", f"{where}: it lists a file that is not in it")
+            if name == folder and entry["type"] != "directory" and not entry.get("size"):
+                continue  # an object store's own mark for the folder
+            if not name.startswith(base + "/") or name == folder:  # such as the key "job//a"
+                raise TraceflowError("io_error", f"{where} holds {shown(str(entry['name']))}, which is no path in it")
             yield name[len(base) + 1 :], entry
             if entry["type"] == "directory":
                 waiting.append(name)

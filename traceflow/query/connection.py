@@ -31,21 +31,13 @@ def connect(store: Store) -> duckdb.DuckDBPyConnection:
     questions of others use `sql`. Close it when done.
     """
     jobs = store.jobs()
-    connection = duckdb.connect(":memory:", config={"python_enable_replacements": False})
+    connection, root = open_locked(store)
     try:
-        root = store.backend.duckdb_root(connection)
-        for name, value in _settings().items():
-            connection.execute(f"SET {name} = {value}")
-        rows = job_rows(jobs)
-        connection.execute("CREATE SCHEMA raw")
-        connection.register("job_rows", rows)
-        connection.execute("CREATE TABLE raw.jobs AS SELECT * FROM job_rows")
-        connection.unregister("job_rows")
-        connection.execute(f"SET allowed_directories = [{quote(root)}]")
-        connection.execute("SET enable_external_access = false")
         for statement in statements(jobs, root):
             connection.execute(statement)
-        connection.execute("SET lock_configuration = true")
+        rows = [list(row.values()) for row in job_rows(jobs)]
+        if rows:
+            connection.executemany(f"INSERT INTO raw.jobs VALUES ({', '.join('?' * len(rows[0]))})", rows)
     except duckdb.Error as error:
         connection.close()
         raise TraceflowError("store_corrupt", f"the tables of {store.url} cannot be read: {_first(error)}") from error
@@ -53,6 +45,22 @@ def connect(store: Store) -> duckdb.DuckDBPyConnection:
         connection.close()
         raise
     return connection
+
+
+def open_locked(store: Store) -> tuple[duckdb.DuckDBPyConnection, str]:
+    """A connection that sees the store's folder and nothing else, and the root of the store as DuckDB names it."""
+    connection = duckdb.connect(":memory:", config={"python_enable_replacements": False})
+    try:
+        root = store.backend.duckdb_root(connection)
+        for name, value in _settings().items():
+            connection.execute(f"SET {name} = {value}")
+        connection.execute(f"SET allowed_directories = [{quote(root)}]")
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+    except BaseException:
+        connection.close()
+        raise
+    return connection, root
 
 
 def _settings() -> dict[str, str]:
@@ -173,7 +181,7 @@ def _after(word: re.Pattern[str], query: str, at: int) -> int | None:
 
 # -- failures ----------------------------------------------------------------------------------------------
 
-_NO_COLUMN = re.compile(r'(?:column|Column with name|named) "?(?:\w+\.)?"?(\w+)"?', re.IGNORECASE)
+_NO_COLUMN = re.compile(r'column (?:named )?"(?:\w+\.)?([^"]+)"', re.IGNORECASE)
 _NO_TABLE = re.compile(r"Table with name \"?([^\s\"!]+)\"? does not exist")
 
 
@@ -188,7 +196,7 @@ def explain_error(error: duckdb.Error, connection: duckdb.DuckDBPyConnection | N
         return TraceflowError("io_error", f"the tables of the store could not be read: {_first(error)}")
     hint = ""
     if match := _NO_TABLE.search(message):
-        close = difflib.get_close_matches(match[1].lower(), VIEWS, 3, 0.5)
+        close = difflib.get_close_matches(match[1].lower(), VIEWS, 2, 0.65)
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
         hint += f" The views are {', '.join(VIEWS)}"
         return TraceflowError("invalid_input", f"there is no view {match[1]}{hint}", close=close)

@@ -6,42 +6,43 @@ there is none. Times are UTC without a zone: what is printed does not depend on 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 from traceflow_formats import jsontext
 
 from traceflow.store.manifest import Manifest
-from traceflow.store.schema import SCHEMA_VERSION, TABLES, Column
+from traceflow.store.schema import TABLES, Column
 from traceflow.store.tables import fit_value
 
-__all__ = ["JOB_SCHEMA", "VIEWS", "job_rows", "quote", "statements", "table_source"]
+__all__ = ["VIEWS", "job_rows", "quote", "statements", "table_source"]
 
 VIEWS = ("jobs", "trials", "rewards", "events", "steps", "tool_calls", "usage", "errors", "files")
 
-JOB_SCHEMA = pa.schema(
-    [
-        ("job_id", pa.string()),
-        ("name", pa.string()),
-        ("original_job_id", pa.string()),
-        ("original_job_name", pa.string()),
-        ("imported_at", pa.timestamp("us")),
-        ("started_at", pa.timestamp("us")),
-        ("finished_at", pa.timestamp("us")),
-        ("n_trials", pa.int64()),
-        ("n_scored", pa.int64()),
-        ("n_skipped", pa.int64()),
-        ("n_events", pa.int64()),
-        ("n_files", pa.int64()),
-        ("size", pa.int64()),
-        ("reported_n_trials", pa.int64()),
-        ("reported_cost_usd", pa.float64()),
-        ("reported_prompt_tokens", pa.int64()),
-        ("reported_completion_tokens", pa.int64()),
-        ("reported_cached_tokens", pa.int64()),
-        ("record", pa.string()),
-    ]
-)
+_TIME = pa.timestamp("us")
+_JOBS: dict[str, pa.DataType] = {
+    "job_id": pa.string(),
+    "name": pa.string(),
+    "original_job_id": pa.string(),
+    "original_job_name": pa.string(),
+    "imported_at": _TIME,
+    "started_at": _TIME,
+    "finished_at": _TIME,
+    "n_trials": pa.int64(),
+    "n_scored": pa.int64(),
+    "n_skipped": pa.int64(),
+    "n_events": pa.int64(),
+    "n_files": pa.int64(),
+    "size": pa.int64(),
+    "reported_n_trials": pa.int64(),
+    "reported_cost_usd": pa.float64(),
+    "reported_prompt_tokens": pa.int64(),
+    "reported_completion_tokens": pa.int64(),
+    "reported_cached_tokens": pa.int64(),
+    "record": pa.string(),
+}
 
 _SQL_TYPES = {
     pa.string(): "VARCHAR",
@@ -49,8 +50,10 @@ _SQL_TYPES = {
     pa.int32(): "INTEGER",
     pa.float64(): "DOUBLE",
     pa.bool_(): "BOOLEAN",
+    _TIME: "TIMESTAMP",
     pa.timestamp("us", tz="UTC"): "TIMESTAMP WITH TIME ZONE",
 }
+_EPOCH = datetime(1970, 1, 1)
 _JSON = frozenset({"unknown_types", "warnings", "step_results", "extra"})
 _FLAGS = frozenset({"compaction", "abandoned", "copied", "retried"})
 
@@ -89,8 +92,7 @@ def table_source(table: str, jobs: Sequence[Manifest], root: str, more: str = ""
 def _columns(columns: Iterable[Column], version: int) -> str:
     """The columns as a job of that version has them; later ones are null."""
     return ", ".join(
-        f'"{c.name}"' if c.since <= version <= SCHEMA_VERSION else f'NULL::{sql_type(c.type)} AS "{c.name}"'
-        for c in columns
+        f'"{c.name}"' if c.since <= version else f'NULL::{sql_type(c.type)} AS "{c.name}"' for c in columns
     )
 
 
@@ -208,8 +210,9 @@ FROM trials, unnest(rewards) AS u(r)"""
 
 
 def statements(jobs: Sequence[Manifest], root: str) -> list[str]:
-    """What makes the views over these jobs; `raw.jobs` is there already."""
-    made = ["CREATE SCHEMA IF NOT EXISTS raw", *_MACROS]
+    """What makes the views over these jobs, and the table `raw.jobs` that `job_rows` go into."""
+    columns = ", ".join(f'"{name}" {sql_type(kind)}' for name, kind in _JOBS.items())
+    made = ["CREATE SCHEMA raw", f"CREATE TABLE raw.jobs ({columns})", *_MACROS]
     made += [f"CREATE VIEW raw.{table} AS {table_source(table, jobs, root)}" for table in TABLES]
     views: Mapping[str, str] = {
         "jobs": "SELECT * REPLACE (record::JSON AS record) FROM raw.jobs ORDER BY job_id",
@@ -229,9 +232,8 @@ def statements(jobs: Sequence[Manifest], root: str) -> list[str]:
 # -- jobs --------------------------------------------------------------------------------------------------
 
 
-def job_rows(jobs: Iterable[Manifest]) -> pa.Table:
-    """The rows of `jobs`, from the manifests."""
-    rows = []
+def job_rows(jobs: Iterable[Manifest]) -> Iterator[dict[str, Any]]:
+    """The rows of `raw.jobs`, from the manifests."""
     for manifest in jobs:
         record = manifest.job
         reported = record.get("reported_totals")
@@ -254,5 +256,8 @@ def job_rows(jobs: Iterable[Manifest]) -> pa.Table:
         }
         for name in ("original_job_id", "original_job_name", "imported_at", "started_at", "finished_at"):
             values[name] = record.get(name)
-        rows.append({field.name: fit_value(field.type, values[field.name]) for field in JOB_SCHEMA})
-    return pa.Table.from_pylist(rows, schema=JOB_SCHEMA)
+        fitted = {name: fit_value(kind, values[name]) for name, kind in _JOBS.items()}
+        for name, kind in _JOBS.items():
+            if kind is _TIME and fitted[name] is not None:
+                fitted[name] = _EPOCH + timedelta(microseconds=fitted[name])
+        yield fitted

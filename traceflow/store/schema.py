@@ -198,6 +198,6 @@ FILES = (
 TABLES = {"trials": TRIALS, "events": EVENTS, "files": FILES}
 
 
-def arrow_schema(table: str, version: int = SCHEMA_VERSION) -> pa.Schema:
-    """The schema of `trials`, `events` or `files` as a writer of that version made it."""
-    return pa.schema([pa.field(c.name, c.type, nullable=c.null) for c in TABLES[table] if c.since <= version])
+def arrow_schema(table: str) -> pa.Schema:
+    """The schema of `trials`, `events` or `files` as it is written today."""
+    return pa.schema([pa.field(c.name, c.type, nullable=c.null) for c in TABLES[table]])

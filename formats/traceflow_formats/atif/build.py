@@ -13,14 +13,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from ..steps import Steps, is_result
 from ..trace import Event, TraceLine, agent_of
 from .document import Built, Record, write_up
-from .draft import Draft, atif_extra
+from .draft import Draft, atif_extra, error_extra
 from .images import Images, ImageSink
-from .spool import Spool
+from .spool import Spool, loaded
 from .tally import Sums, Tally, as_metrics
 
 __all__ = ["AtifBuilder", "trajectory"]
@@ -154,7 +152,7 @@ class AtifBuilder:
                 draft.say(text, False)
         elif kind == "plan" and not draft.calls and isinstance(entries := update.get("entries"), list):
             draft.extra["plan"] = entries  # the platform shows a todo tool as nothing but its plan
-        if extra is not None:
+        if extra is not None and kind != "error":
             atif_extra(extra, draft.extra)
 
     def _say(self, draft: Draft, content: Any, extra: dict[str, Any] | None) -> None:
@@ -201,11 +199,7 @@ class AtifBuilder:
         if not metrics:
             return
         if not draft.copied:
-            tally = record.tally(extra)
-            if draft.metrics is not None:  # said again: the last word counts
-                tally.steps.add(draft.metrics, -1)
-            tally.steps.add(metrics)
-            tally.silent.pop(step, None)
+            record.tally(extra).count(step, metrics, draft.metrics)
         draft.metrics = metrics
         if not draft.llm:
             draft.llm = 1
@@ -281,11 +275,8 @@ class AtifBuilder:
         elif kind == "error":
             draft = Draft("agent")
             draft.llm = 0
-            fatal = bool(update.get("fatal"))
-            draft.extra["error"] = {"message": str(update.get("message") or "(no message)"), "fatal": fatal}
-            if facts.get("errorKind") is not None:
-                draft.extra["is_api_error"] = True
-            record.failed = fatal
+            draft.extra.update(error_extra(update, facts))
+            record.failed = bool(update.get("fatal"))
         elif kind == "tool_call_update":
             draft = Draft("system", {"kind": "result_without_call"})
         else:
@@ -397,7 +388,7 @@ def trajectory(events: Iterable[Event | TraceLine], **options: Any) -> dict[str,
             return {}
         out = io.BytesIO()
         built.write(out)
-        value: dict[str, Any] = orjson.loads(out.getvalue())
+        value: dict[str, Any] = loaded(out.getvalue())
         return value
 
 

@@ -11,9 +11,12 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from ..errors import TraceflowError
 from .models import WRITTEN_VERSION, Step, TrajectoryHead
 
-__all__ = ["MAX_DEPTH", "Problem", "lax", "problems", "strict_problems"]
+__all__ = ["MAX_DEPTH", "Problem", "lax", "problems", "refused", "strict_problems", "validate_strict"]
+
+_PROBLEMS_KEPT = 1000
 
 _INT, _FLOAT, _BOOL = TypeAdapter(int), TypeAdapter(float), TypeAdapter(bool)
 MAX_DEPTH = 32  # subagents within subagents
@@ -43,6 +46,22 @@ def strict_problems(document: Any) -> list[Problem]:
     if not found:
         found += _written(document, "trajectory", set(_embedded(document)))
     return found
+
+
+def validate_strict(document: Any) -> None:
+    """Raise TraceflowError `invalid_trajectory` unless the document is as what we write."""
+    if found := strict_problems(document):
+        raise refused(found)
+
+
+def refused(found: list[Problem], path: str | None = None) -> TraceflowError:
+    """The error for a document with these faults: the first in words, all of them in `details.problems`."""
+    where = f"{path}: " if path else ""
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    listed = [{"where": p.where, "message": p.message} for p in found[:_PROBLEMS_KEPT]]
+    return TraceflowError(
+        "invalid_trajectory", f"{where}{found[0]}{more}", path=path, problems=listed, problem_count=len(found)
+    )
 
 
 def _trajectory(document: Any, where: str, depth: int, strict: bool) -> Iterator[Problem]:

@@ -176,8 +176,8 @@ def _agent(record: Record, root: Record, harness: str | None, version: str | Non
     name = harness if overruled or record is root or record.name is None else record.name
     said = version if overruled or record is root or record.name is None else record.version
     out: dict[str, Any] = {"name": name or "unknown", "version": said or "unknown"}
-    if record.model is not None:
-        out["model_name"] = record.model
+    if (model := _text(record.facts.get("model_name")) or record.model) is not None:
+        out["model_name"] = model
     tools = record.facts.get("tool_definitions")
     if isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools):
         out["tool_definitions"] = tools
@@ -239,8 +239,10 @@ class _Counted:
             parts = ([totals] if called else []) + [part for part, any_call in below if any_call]
             whole = merged(parts)
             _price_whole(whole, totals, parts, from_run=any("cost_usd" in (t.run or {}) for t in tallies))
-            stated = merged([t.run_with_children or {} for t in tallies])
-            whole = {**stated, **whole}
+        stated = merged([t.run_with_children or {} for t in tallies])
+        if record.children or stated:
+            known = {**whole, **stated}  # the source knows of calls that it does not show
+            whole = {name: known[name] for name in (*FIELDS, "cost_usd", "cost_partial") if name in known}
             if whole:
                 notes["including_subagents"] = whole
         self.own[record.order] = (totals, notes, whole)

@@ -22,8 +22,6 @@ _NAMES = {
     "requestId": "request_id",
     "exitCode": "exit_code",
     "durationMs": "duration_ms",
-    "errorKind": "error_kind",
-    "isApiError": "is_api_error",
 }
 _BACK = {theirs: ours for ours, theirs in _NAMES.items()}
 # facts that decide what an event becomes, and stand in the step in another way
@@ -61,6 +59,30 @@ def atif_extra(extra: dict[str, Any], into: dict[str, Any]) -> None:
         into.update(more)
 
 
+def error_extra(update: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
+    """What an error's step says: the words, whether it was the end, its kind where known (`rate_limit`, ...).
+
+    Harnesses name the kind `errorKind` or `error`; a failure of the provider is marked `is_api_error`.
+    """
+    error: dict[str, Any] = {
+        "message": str(update.get("message") or "(no message)"),
+        "fatal": bool(update.get("fatal")),
+    }
+    rest = {name: value for name, value in extra.items() if name not in _OF_ERRORS}
+    kind = next((k for k in (extra.get("errorKind"), extra.get("error")) if isinstance(k, str) and k), None)
+    if kind is not None:
+        error["kind"] = kind
+    out: dict[str, Any] = {"error": error}
+    if extra.get("isApiError") or extra.get("isApiErrorMessage"):
+        out["is_api_error"] = True
+    atif_extra(rest, out)
+    out["error"] = error
+    return out
+
+
+_OF_ERRORS = frozenset({"errorKind", "error", "isApiError", "isApiErrorMessage"})
+
+
 def event_extra(extra: dict[str, Any]) -> dict[str, Any]:
     """The inverse of `atif_extra`: names that both have, and under `atif` everything else."""
     out: dict[str, Any] = {}
@@ -85,6 +107,8 @@ def arguments_of(raw: Any) -> dict[str, Any]:
     if isinstance(raw, str) and raw.lstrip()[:1] == "{":
         try:
             value = jsontext.loads(raw)
+            if jsontext.rounded(value):
+                value = jsontext.loads(raw, exact=True)
         except ValueError:
             return {"input": raw}
         if isinstance(value, dict):

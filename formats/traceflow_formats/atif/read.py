@@ -11,12 +11,12 @@ import orjson
 
 from .. import jsontext
 from ..errors import TraceflowError
-from .check import Problem, lax, problems
+from .check import lax, problems, refused
+from .spool import loaded
 
 __all__ = ["Reading", "Totals", "Warned", "read_trajectory", "totals_of"]
 
 _OLD = ("ATIF-v1.0", "ATIF-v1.1", "ATIF-v1.2", "ATIF-v1.3", "ATIF-v1.4", "ATIF-v1.5", "ATIF-v1.6")
-_PROBLEMS_KEPT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +65,15 @@ def read_trajectory(data: bytes | dict[str, Any], path: str | None = None) -> Re
     document = _with_refs(document, reading)
     found = problems(document)
     if found:
-        raise _refused(found, path)
+        raise refused(found, path)
     reading.trajectory = lax(document)
     _look_over(reading.trajectory, "trajectory", reading)
     return reading
 
 
-def _refused(found: list[Problem], path: str | None) -> TraceflowError:
-    where = f"{path}: " if path else ""
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    listed = [{"where": p.where, "message": p.message} for p in found[:_PROBLEMS_KEPT]]
-    return TraceflowError(
-        "invalid_trajectory", f"{where}{found[0]}{more}", path=path, problems=listed, problem_count=len(found)
-    )
-
-
 def _parsed(data: bytes, path: str | None, reading: Reading) -> Any:
     try:
-        return orjson.loads(data)
+        return loaded(data)
     except orjson.JSONDecodeError:
         pass
     repairs = jsontext.Repairs()
@@ -90,12 +81,12 @@ def _parsed(data: bytes, path: str | None, reading: Reading) -> Any:
     try:
         value = jsontext.loads_repaired(text, repairs)
     except ValueError as error:
+        line, byte, message = _place(text, str(error))
         details: dict[str, Any] = {"path": path}
-        message = str(error)
-        if isinstance(error, json.JSONDecodeError):
-            at = len(data) - len(text) + len(error.doc[: error.pos].encode("utf-8", "surrogatepass"))
-            details |= {"line": error.lineno, "byte": at}
-            message = f"line {error.lineno}, byte {at}: {error.msg}"
+        if line is not None:
+            byte += len(data) - len(text)
+            details |= {"line": line, "byte": byte}
+            message = f"line {line}, byte {byte}: {message}"
         where = f"{path}: " if path else ""
         raise TraceflowError("invalid_trajectory", f"{where}is no JSON: {message}", **details) from None
     if repairs.surrogates:
@@ -105,6 +96,18 @@ def _parsed(data: bytes, path: str | None, reading: Reading) -> Any:
         message = "bytes that are no UTF-8 were replaced by U+FFFD"
         reading.warnings.append(Warned("invalid_utf8", message, "trajectory", repairs.invalid_utf8))
     return value
+
+
+def _place(text: bytes, message: str) -> tuple[int | None, int, str]:
+    """Where a text stops being JSON: the line from 1, the byte from 0, and why."""
+    whole = text.decode("utf-8", "surrogateescape")
+    try:
+        json.loads(whole)
+    except json.JSONDecodeError as error:
+        return error.lineno, len(whole[: error.pos].encode("utf-8", "surrogateescape")), error.msg
+    except (ValueError, RecursionError):
+        pass
+    return None, 0, message
 
 
 # -- references of v1.6 and older ----------------------------------------------------------------------------

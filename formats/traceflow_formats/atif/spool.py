@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import weakref
 from array import array
@@ -13,7 +14,7 @@ import orjson
 from .. import jsontext
 from ..text import clean_value
 
-__all__ = ["Index", "Spool", "dumped"]
+__all__ = ["Index", "Spool", "dumped", "loaded"]
 
 _CHUNK = 1 << 20
 _BETWEEN = b",\n"
@@ -27,6 +28,17 @@ def dumped(value: Any) -> bytes:
     except (TypeError, orjson.JSONEncodeError):
         pruned = _pruned(value, 0)
         return jsontext.dumps(clean_value(pruned)[0])
+
+
+_LONG = re.compile(rb"[0-9]{19}").search  # such a number may be an integer that orjson rounds
+
+
+def loaded(data: bytes) -> Any:
+    """The value of a JSON text with all digits of its integers. Raises ValueError as orjson does."""
+    value = orjson.loads(data)
+    if _LONG(data) and jsontext.rounded(value):
+        return jsontext.loads(data, exact=True)
+    return value
 
 
 def _pruned(value: Any, depth: int) -> Any:
@@ -93,9 +105,7 @@ class Spool:
         """Read a step back."""
         start = index.offsets[number - 1]
         data = b"".join(self._bytes(start, start + index.sizes[number - 1]))
-        value: dict[str, Any] = orjson.loads(data)
-        if jsontext.rounded(value):
-            value = jsontext.loads(data, exact=True)
+        value: dict[str, Any] = loaded(data)
         return value
 
     def array(self, index: Index) -> Iterator[bytes]:

@@ -53,12 +53,13 @@ def money(amounts: Iterable[float]) -> float:
 class Sums:
     """Sums of metrics, and how many of the calls stated each."""
 
-    __slots__ = ("calls", "cost", "known", "priced", "tokens")
+    __slots__ = ("calls", "cost", "floor", "known", "priced", "tokens")
 
     def __init__(self) -> None:
         self.calls = 0
         self.tokens = dict.fromkeys(FIELDS, 0)
         self.known = dict.fromkeys(FIELDS, 0)
+        self.floor = 0  # completion tokens of calls that state no more than how many there were at some time
         self.cost = Decimal()
         self.priced = 0
 
@@ -69,6 +70,10 @@ class Sums:
             if (count := metrics.get(name)) is not None:
                 self.tokens[name] += sign * count
                 self.known[name] += sign
+        if "completion_tokens" not in metrics and (extra := metrics.get("extra")) is not None:
+            # claude prints the count that stood when the message began, under its own name
+            begun = extra.get("output_tokens")
+            self.floor += sign * begun if type(begun) is int and 0 <= begun < _LARGEST else 0
         if (cost := metrics.get("cost_usd")) is not None:
             self.cost += sign * Decimal(repr(float(cost)))
             self.priced += sign
@@ -101,16 +106,30 @@ class Tally:
         self.run_with_children: dict[str, Any] | None = None
         self.cumulative = False  # they count earlier runs of the thread
         self.silent: dict[int, bool] = {}  # steps without usage: did one of their calls return?
+        self._last = 0  # the last step with a model call
+        self._last_usage: dict[str, Any] | None = None  # and what is known of it, unless one of its calls returned
 
     def begins(self, step: int, calls: int) -> None:
         """A step with a model call (or several) begins; its usage is still to come."""
         self.model_calls += calls
         self.silent[step] = False
+        self._last, self._last_usage = step, None
+
+    def count(self, step: int, metrics: dict[str, Any], before: dict[str, Any] | None) -> None:
+        """The usage of a step; `before` is what was said of it earlier: the last word counts."""
+        if before is not None:
+            self.steps.add(before, -1)
+        self.steps.add(metrics)
+        answered = self.silent.pop(step, False)
+        if step == self._last:
+            self._last_usage = None if answered else metrics
 
     def answered(self, step: int) -> None:
         """A call of the step has returned: its model call ran to the end."""
         if step in self.silent:
             self.silent[step] = True
+        if step == self._last:
+            self._last_usage = None
 
     def totals(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The totals (fields that are known) and the notes about them."""
@@ -119,7 +138,6 @@ class Tally:
         run = self.run or {}
         from_run = False
         unsaid = sum(self.silent.values())  # calls that ran to their end and say nothing
-        cut = len(self.silent) - unsaid
         calls = self.steps.calls + len(self.silent)
         for name in FIELDS:
             known, count = self.steps.known[name], self.steps.tokens[name]
@@ -130,21 +148,25 @@ class Tally:
             elif name in run:
                 out[name] = run[name]
                 from_run = True
-            elif known and known == self.steps.calls and not unsaid and whole:
+            elif known and known == self.steps.calls - self._broken_off(name) and not unsaid and whole:
                 out[name] = count + apart.tokens[name]
-                notes["calls_without_usage"] = cut
-            elif known or apart.known[name]:
-                notes[f"{name}_at_least"] = count + apart.tokens[name]
+                notes["calls_without_usage"] = max(calls - known, notes.get("calls_without_usage", 0))
+            elif low := count + apart.tokens[name] + (self.steps.floor if name == "completion_tokens" else 0):
+                notes[f"{name}_at_least"] = low
         self._price(out, notes, run, calls)
         if from_run:
             notes["source"] = "run"
-            if self.cumulative:
-                notes["cumulative"] = True
-        elif differing := {n: run[n] for n in FIELDS if n in run and n in out and run[n] != out[n]}:
+        if differing := {n: run[n] for n in FIELDS if n in run and n in out and run[n] != out[n]}:
             notes["run"] = differing  # the source's own totals say something else
+        if self.cumulative and (from_run or differing):
+            notes["cumulative"] = True
         if self.compaction.calls:
             notes["compaction"] = {"calls": self.compaction.calls, **self.compaction.stated()}
         return out, notes
+
+    def _broken_off(self, name: str) -> bool:
+        """Whether the last call was cut short before the harness knew this number."""
+        return self._last_usage is not None and name not in self._last_usage
 
     def _price(self, out: dict[str, Any], notes: dict[str, Any], run: dict[str, Any], calls: int) -> None:
         priced = self.steps.priced + self.compaction.priced

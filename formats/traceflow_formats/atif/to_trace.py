@@ -108,7 +108,9 @@ class _Walk:
         if llm == 0 and not step["message"] and not calls and isinstance(error, dict) and error.get("message"):
             del extra["error"]
             update = {"message": str(error["message"]), "fatal": bool(error.get("fatal"))}
-            yield beside.event("error", update, None, event_extra(extra))
+            facts = {"errorKind": error.get("kind"), "isApiError": extra.pop("is_api_error", None)}
+            known = {name: value for name, value in facts.items() if value is not None}
+            yield beside.event("error", update, None, {**event_extra(extra), **known})
             return
         plan = extra.pop("plan", None) if not calls else None
         facts = event_extra(extra)
@@ -188,7 +190,7 @@ class _Beside:
         else:
             data = {"update": {"sessionUpdate": kind, **update}}
         result = kind == "tool_call_update"
-        model = self._step_model if kind.startswith(("agent_", "tool_call", "usage", "error")) and not result else None
+        model = None if result else self._step_model
         facts = dict(extra or {})
         if self._agent is not None:
             facts["agentId"] = self._agent
@@ -238,6 +240,7 @@ def _introduction(document: dict[str, Any]) -> dict[str, Any]:
         "trajectory_id": document.get("trajectory_id"),
         "notes": document.get("notes"),
         "continued_trajectory_ref": document.get("continued_trajectory_ref"),
+        "model_name": agent.get("model_name"),
         "tool_definitions": agent.get("tool_definitions"),
         "agent_extra": agent.get("extra"),
         "extra": extra,
@@ -379,6 +382,11 @@ def _totals(document: dict[str, Any], beside: _Beside) -> Iterator[Event]:
         partial = notes.get("cost_partial") if theirs == "cost_usd" else notes.get("calls_without_usage")
         if value is not None and getattr(own, theirs) is None and not partial:
             run[ours] = value
+    if isinstance(other := notes.get("run"), dict):
+        run |= _usage(other)[0]
+    whole = notes.get("including_subagents")
+    if isinstance(whole, dict) and whole.get("source") != "gateway":
+        run["extra"] = {"includingSubagents": _usage(whole)[0]}
     if run:
         extra = {"cumulative": True} if notes.get("cumulative") else None
         yield beside.event("usage", {"scope": "run", "usage": run}, None, extra)
