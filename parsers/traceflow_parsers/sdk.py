@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from traceflow_formats.trace import Event
+from traceflow_formats.trace import Event, text_of
 
 from .contract import Parser, Part
 from .emit import text_block
@@ -58,6 +58,7 @@ class SdkLog(Parser):
         self.report = self.inner.report
         self.report.source = "sdk"
         self._waiting: list[str] = []  # prompts that no harness line has followed yet
+        self._asked: str | None = None  # the prompt of the run, while the harness may still echo it
         self.prompts = 0
         self.ended = False
 
@@ -76,7 +77,9 @@ class SdkLog(Parser):
                 self.prompts += 1
                 self.inner.emit.prompt(prompt)
                 out = self.inner.emit.drain()
-            return out + self.inner.feed(line)
+                self._asked = prompt.strip()
+            said = self.inner.feed(line)
+            return out + (said if self._asked is None else self._without_echo(said))
         self.report.line += 1
         self.report.lines.read += 1
         self.report.lines.parsed += 1
@@ -105,6 +108,20 @@ class SdkLog(Parser):
 
     def _command(self, text: str) -> None:
         self.inner.emit.user(text_block(text), injected="sdk_command")
+
+    def _without_echo(self, events: list[Event]) -> list[Event]:
+        """The events without the prompt, which gemini-cli and droid print again before the agent's first word."""
+        kept = []
+        for event in events:
+            extra = event.data.get("extra") or {}
+            if event.type in ("user_message_chunk", "prompt") and not {"injected", "agentId"} & extra.keys():
+                if self._asked is not None and text_of(event).strip() == self._asked:
+                    self._asked = None
+                    continue
+            elif event.type in ("agent_message_chunk", "agent_thought_chunk", "tool_call"):
+                self._asked = None
+            kept.append(event)
+        return kept
 
 
 def mark_of(line: bytes) -> dict[str, Any] | None:
