@@ -2,7 +2,8 @@
 
 A database with a single root session is packed as it is. Of one with several each trial gets the rows of its own
 session, as the JSON files of OpenCode's own `storage/` (its layout before 1.2): the text of each row stays as it
-stands in the database, with the ids that were columns put before it.
+stands in the database, with the ids and the time that were columns put before it. An exported document is filed in
+the same layout, and kept as it is in `source/`, since OpenCode has no place for it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def opencode_raws(source: Source, shared: bool) -> Iterator[Raw]:
     if path.is_dir():
         yield from (file_raw(f"{_HOME}/storage/{p.relative_to(path).as_posix()}", p) for p in _stored(source))
     elif not is_database(path):
-        yield file_raw(f"{_HOME}/export/{path.stem}.json", path)
+        yield file_raw(f"source/{path.name}", path)
+        for item in source.inputs:
+            yield from _rows(item)
     elif shared:
         for item in source.inputs:
             yield from _rows(item)
@@ -70,24 +73,38 @@ def _folders(folder: Path) -> list[Path]:
 
 def _rows(item: Input) -> Iterator[Raw]:
     """The rows of one session as files. A row is `{"row": kind, ids and times, "data": the text of its column}`."""
-    session = ""
+    session = message = ""
     for line in item.lines():
         head, _, rest = line.partition(b',"data":')
         frame = orjson.loads(head + b"}")
         data = rest.rstrip(b"\n")[:-1]
         if frame["row"] == "session":
             row = orjson.loads(data)
-            session = str(row["id"])
-            times = {"created": row.get("time_created"), "updated": row.get("time_updated")}
-            whole = {**row, "parentID": row.get("parent_id"), "time": times}
-            yield _file(f"session/packed/{_safe(session)}", jsontext.dumps(whole))
+            session = str(row.get("id") or item.part.name)
+            if "time" not in row:
+                times = {"created": row.get("time_created"), "updated": row.get("time_updated")}
+                row |= {"parentID": row.get("parent_id"), "time": times}
+            yield _file(f"session/packed/{_safe(session)}", jsontext.dumps(row))
             continue
-        ids = {"id": frame.get("id"), "sessionID": session}
+        ident = frame.get("id") or _own_id(data)
+        ids = {"id": ident, "sessionID": session, "time_created": frame.get("time")}
         if frame["row"] == "message":
-            yield _file(f"message/{_safe(session)}/{_safe(frame.get('id'))}", _with_ids(ids, data))
+            message = ident
+            name = f"message/{_safe(session)}/{_safe(ident)}"
         else:
-            ids["messageID"] = frame.get("message_id")
-            yield _file(f"part/{_safe(frame.get('message_id'))}/{_safe(frame.get('id'))}", _with_ids(ids, data))
+            ids["messageID"] = frame.get("message_id") or message
+            name = f"part/{_safe(ids['messageID'])}/{_safe(ident)}"
+        yield _file(name, _with_ids(ids, data) if frame.get("id") else data)
+
+
+def _own_id(data: bytes) -> str:
+    """The id in an exported message or part; its digest where it has none."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        value = None
+    found = value.get("id") if isinstance(value, dict) else None
+    return found if isinstance(found, str) and found else hashlib.sha256(data).hexdigest()
 
 
 def _file(name: str, data: bytes) -> Raw:

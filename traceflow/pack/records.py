@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from traceflow_formats.harbor import reward_valid
+
 __all__ = ["PackedRun", "agent_name", "job_config", "job_result", "trial_config", "trial_result"]
 
 _HARBOR_NAMES = {"qwen-code": "qwen-coder"}
@@ -87,6 +89,7 @@ def job_result(job: UUID, runs: Sequence[PackedRun]) -> dict[str, Any]:
     stats: dict[str, Any] = {
         "n_completed_trials": len(runs),
         "n_errored_trials": sum(run.exception is not None for run in runs),
+        "n_cancelled_trials": sum(kind == "CancelledError" for run in runs for kind, _ in _exceptions(run)),
         "evals": _evals(runs),
     }
     return {
@@ -124,17 +127,22 @@ def _evals(runs: Sequence[PackedRun]) -> dict[str, Any]:
     return {key: _stats(group) for key, group in sorted(groups.items())}
 
 
+def _exceptions(run: PackedRun) -> list[tuple[str, None]]:
+    return [] if run.exception is None else [(run.exception["exception_type"], None)]
+
+
 def _stats(runs: Sequence[PackedRun]) -> dict[str, Any]:
-    scored = [run for run in runs if run.rewards]
+    scored = [run for run in runs if reward_valid(bool(run.rewards), _exceptions(run))]
     names = sorted({name for run in scored for name in run.rewards or ()})
     means = {name: sum((run.rewards or {}).get(name, 0) for run in scored) / len(scored) for name in names}
     rewards: dict[str, dict[str, list[str]]] = {}
-    exceptions: dict[str, list[str]] = {}
-    for run in runs:
+    for run in scored:
         for name, value in (run.rewards or {}).items():
             rewards.setdefault(name, {}).setdefault(str(float(value)), []).append(run.trial)
-        if run.exception is not None:
-            exceptions.setdefault(run.exception["exception_type"], []).append(run.trial)
+    exceptions: dict[str, list[str]] = {}
+    for run in runs:
+        for kind, _ in _exceptions(run):
+            exceptions.setdefault(kind, []).append(run.trial)
     return {
         "n_trials": len(scored),
         "n_errors": sum(run.exception is not None for run in runs),
