@@ -79,8 +79,10 @@ class _Job:
     options: PackOptions
     conversion: Conversion
     root: Path
+    alone: bool  # there is one source
     packed: list[_Packed] = field(default_factory=list)
     digests: set[str] = field(default_factory=set)
+    taken: set[str] = field(default_factory=set)  # names of trials, in lower case
     refused: list[TraceflowError] = field(default_factory=list)
 
 
@@ -104,7 +106,7 @@ def pack_job(
         )
     shared = Counter(source.path for source in sources)
     with _folder(out) as folder:
-        job = _Job(folder, options, conversion, root or Path())
+        job = _Job(folder, options, conversion, root or Path(), len(sources) == 1)
         for source in sources:
             try:
                 if source.kind == "sdk":
@@ -182,11 +184,11 @@ def _pack_run(job: _Job, source: Source, log: SdkLog, run: SdkRun) -> None:
         report, watch, built = _build(copy, job.options.system_prompt, tag, raw.parent)
         with built:
             found = _known(job, agent, report, watch, built, digest, session)
-            if not several:  # then the log's own times are the run's, and its name is the official one
+            if not several:  # then the log's own times are the run's
                 model = log.meta.get("model")
                 found = replace(
                     found,
-                    trial=f"{_short(found.task)}__sdk",
+                    trial=f"{_short(found.task)}__sdk" if job.alone else found.trial,
                     model=model if isinstance(model, str) and model else found.model,
                     started_at=log.started_at or found.started_at,
                     finished_at=log.ended_at or found.finished_at,
@@ -327,8 +329,9 @@ def _finish(
     job.digests.add(digest)
     with (place / "agent" / "trajectory.json").open("wb") as out:
         built.write(out)
-    if any(run.trial.lower() == other.run.trial.lower() for other in job.packed):
-        run = replace(run, trial=f"{run.trial}-{run.id.hex[:7]}")
+    if run.trial.lower() in job.taken:
+        run = replace(run, trial=f"{run.trial}-{run.id.hex}")
+    job.taken.add(run.trial.lower())
     place.rename(job.folder / run.trial)
     job.packed.append(_Packed(run, names, report, built.summary, failed))
 
