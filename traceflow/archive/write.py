@@ -41,7 +41,8 @@ _ANY_SIZE = Limits(members=(1 << 31) - 1, path_bytes=1 << 20, path_depth=1 << 20
 class NewMember:
     """A member to be written. `chunks` opens its content, which must have exactly `size` bytes, any pieces.
 
-    A folder is written only where it would else be lost, as it is empty: `directory=True`, no content.
+    A folder is written only where it would else be lost, as it is empty: `directory=True`, no content. The mode is
+    0644, or 0755 for a folder and what may be run; `mode` writes other permission bits, for an exact copy.
     """
 
     path: str
@@ -49,6 +50,7 @@ class NewMember:
     executable: bool = False
     chunks: Callable[[], Iterable[bytes]] = tuple
     directory: bool = False
+    mode: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,8 @@ def tar_header(member: NewMember) -> bytes:
     """The header blocks of a member: USTAR, behind a PAX header where its path or size does not fit USTAR."""
     name = member.path + "/" if member.directory else member.path
     mode = 0o755 if member.executable or member.directory else 0o644
+    if member.mode is not None:
+        mode = member.mode & 0o777
     kind = b"5" if member.directory else b"0"
     records = b""
     place = _ustar_place(name)

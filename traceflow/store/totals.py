@@ -47,7 +47,7 @@ class TotalsCounter:
 
     def __init__(self) -> None:
         self._n = self._steps = self._model_calls = self._tools = 0
-        self._calls: dict[tuple[str | None, str], _Numbers] = {}  # said again for the same call, the last counts
+        self._calls: dict[tuple[str | None, ...], _Numbers] = {}  # said again for the same call, the last counts
         self._unnamed: list[_Numbers] = []
         self._gateway: list[_Numbers] = []
         self._run: tuple[_Numbers, dict[str, Any] | None] | None = None
@@ -72,7 +72,7 @@ class TotalsCounter:
             if row.message_id is None:
                 self._unnamed.append(numbers)
             else:
-                key = (row.agent_id, row.message_id)
+                key = (row.session_id, row.step_name, row.agent_id, row.message_id)
                 self._model_calls += place is None and key not in self._calls  # the call that wrote a summary
                 self._calls[key] = numbers
         elif row.scope == "run":
