@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from traceflow_formats.errors import TraceflowError
+from traceflow_formats.harbor.layout import trace_files
 from traceflow_formats.trace import Event
 from traceflow_parsers.contract import Part
 from traceflow_parsers.detect import open_file
@@ -28,7 +29,7 @@ from traceflow_parsers.reconcile import Reconciled
 from traceflow_parsers.registry import HARNESSES, harness_named
 from traceflow_parsers.report import Report
 from traceflow_parsers.sdk import SDK_AGENTS
-from traceflow_parsers.source import Input, Parse, Source
+from traceflow_parsers.source import Input, Parse, Source, walk_files
 
 __all__ = ["TrialTrace", "find_trace"]
 
@@ -149,6 +150,8 @@ class _Finder:
             for source in sources:
                 if _KEPT_ONLY not in source.path.relative_to(self.agent).parts[:1]:
                     found.setdefault(harness.name, []).append(source)
+        for source in () if found else self._streams_at_session_paths():
+            found.setdefault(source.harness, []).append(source)
         if not found:
             return []
         chosen = self.harness if self.harness in found else next(iter(found)) if len(found) == 1 else None
@@ -160,6 +163,21 @@ class _Finder:
         for source in sorted(found[chosen], key=lambda s: str(s.path)):
             unique.setdefault(_identity(source), source)
         return list(unique.values())
+
+    def _streams_at_session_paths(self) -> Iterator[Source]:
+        """Files at the places of sessions that hold stdout lines or an SDK log, as the official packing does it."""
+        names = (path.relative_to(self.agent).as_posix() for path in walk_files(self.agent, (".jsonl",)))
+        for place in trace_files(names).sessions:
+            path = self.agent / place.path
+            if not self._usable(path):
+                continue
+            try:
+                source = open_file(path)
+            except TraceflowError as error:
+                self._problem(error)
+                continue
+            if source.kind in ("sdk", "stdout"):
+                yield source
 
     def _stdout_files(self) -> list[Path]:
         """The files that may hold stdout: the harness's own name first, other harnesses' names, then the rest."""
@@ -245,7 +263,8 @@ class _Finder:
             return ()
         try:
             trajectory = self._trajectory()
-            prompt = next((e for e in trajectory.parse() if e.type == "prompt"), None) if trajectory else None
+            events = trajectory.parse() if trajectory else ()
+            prompt = next((e for e in events if e.type == "prompt" and "role" not in e.data["_prompt"]), None)
         except TraceflowError:
             return ()
         return (prompt,) if prompt is not None else ()
