@@ -21,7 +21,7 @@ PLACES = {
     "gemini": ".gemini/tmp/sdk-upload/chats/session-{id}.jsonl",
     "qwen": ".qwen/projects/sdk-upload/chats/{id}.jsonl",
     "kimi": ".kimi-code/sessions/sdk-upload/session_{id}/agents/main/wire.jsonl",
-    "opencode": "opencode.txt",
+    "opencode": ".local/share/opencode/sdk-upload/{id}.jsonl",
     "droid": ".factory/sessions/sdk-upload/{id}.jsonl",
 }
 

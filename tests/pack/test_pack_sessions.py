@@ -223,11 +223,11 @@ def test_pictures_stand_beside_the_trajectory(tmp_path: Path) -> None:
     assert (trial / "agent/trace-parsed.jsonl").read_bytes() == trace.read_bytes()
 
 
-def test_stdout_goes_to_the_file_that_harbor_tees_it_into(tmp_path: Path) -> None:
+def test_stdout_is_packed_where_a_session_belongs(tmp_path: Path) -> None:
     source = RECORDINGS / "codex-0.171.0/basic/stdout.jsonl"
     conversion = pack(source, tmp_path / "job")
     trial, result = only_trial(tmp_path / "job")
-    assert raw_files(trial) == {"codex.txt": source.read_bytes()}
+    assert raw_files(trial) == {f".codex/sessions/packed/rollout-{result['id']}.jsonl": source.read_bytes()}
     assert "started_at" not in result
     assert "started_at" not in json.loads((tmp_path / "job/result.json").read_text())
     assert [warning["code"] for warning in conversion.warnings] == ["no_start_time"]

@@ -32,8 +32,8 @@ from traceflow_parsers.sdk import SDK_AGENTS
 from traceflow_parsers.source import Source, file_input
 
 from ..convert import Conversion, refuse_empty
-from .places import raws_of, sdk_place
-from .raw import Raw, read_ranges
+from .places import raws_of, stream_place
+from .raw import Raw, file_raw, read_ranges
 from .records import PackedRun, agent_name, job_config, job_result, trial_config, trial_result
 from .scores import Rewards, match_runs
 from .sdk import SdkLog, SdkRun, read_sdk_log
@@ -41,6 +41,7 @@ from .sdk import SdkLog, SdkRun, read_sdk_log
 __all__ = ["PackOptions", "pack_job"]
 
 _REFUSALS = ("empty_trace", "invalid_trajectory", "invalid_input")  # of one run; anything else ends the packing
+_STREAM = "stream.jsonl"  # the name of a stream until its run has an id
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -147,12 +148,24 @@ def _folder(out: Path) -> Iterator[Path]:
 def _pack_source(job: _Job, source: Source, shared: bool) -> None:
     """A session, a stdout stream, a trajectory or a parsed trace: one run."""
     with _place(job) as place:
-        digest = _write_raws(place / "agent", raws_of(source, shared=shared))
-        report, watch, built = _build(source, job.options.system_prompt, None, place / "agent")
+        agent = place / "agent"
+        stream = source.kind == "stdout"
+        raws = [file_raw(_STREAM, source.path)] if stream else raws_of(source, shared=shared)
+        digest = _write_raws(agent, raws)
+        report, watch, built = _build(source, job.options.system_prompt, None, agent)
         with built:
             session = report.session_id or source.session_id or source.path.stem
             run = _known(job, agent_name(report.harness or source.harness), report, watch, built, digest, session)
+            if stream:
+                _file_stream(agent, stream_place(source.harness, str(run.id), watch.first, "packed"))
             _finish(job, place, run, digest, {session, *_paths(job, source.path)}, built, report)
+
+
+def _file_stream(agent: Path, name: str) -> None:
+    """Give a stream its place, which its run's id names."""
+    target = agent / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    (agent / _STREAM).rename(target)
 
 
 def _pack_log(job: _Job, source: Source) -> None:
@@ -178,8 +191,8 @@ def _pack_run(job: _Job, source: Source, log: SdkLog, run: SdkRun) -> None:
     agent = str(log.meta.get("agent") or agent_name(source.harness))
     forced = source.harness if source.harness != "trace" else None
     with _place(job) as place:
-        raw = place / "agent" / "log.jsonl"
-        digest = _write_raws(raw.parent, [Raw(raw.name, lambda: read_ranges(log.path, log.ranges(run)))])
+        raw = place / "agent" / _STREAM
+        digest = _write_raws(raw.parent, [Raw(_STREAM, lambda: read_ranges(log.path, log.ranges(run)))])
         copy = replace(open_file(raw, forced), inputs=(file_input(raw, Part(log.path.name)),))
         report, watch, built = _build(copy, job.options.system_prompt, tag, raw.parent)
         with built:
@@ -193,9 +206,8 @@ def _pack_run(job: _Job, source: Source, log: SdkLog, run: SdkRun) -> None:
                     started_at=log.started_at or found.started_at,
                     finished_at=log.ended_at or found.finished_at,
                 )
-            target = raw.parent / sdk_place(forced or SDK_AGENTS.get(agent, ""), str(found.id), log.started_at)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            raw.rename(target)
+            harness = forced or SDK_AGENTS.get(agent, "")
+            _file_stream(raw.parent, stream_place(harness, str(found.id), log.started_at, "sdk-upload"))
             names = {session} if several else {session, *_paths(job, source.path), *_told(report)}
             why = _why_failed(log, run, built)
             failed = log.refuse(run, f"{why}; pack it with its recorded exception") if why is not None else None

@@ -2,8 +2,8 @@
 
 A session that lies in a home folder keeps its path below it (`.claude/projects/<folder>/<id>.jsonl`). One that
 lies loose is filed under `packed`, so that the folder it happened to lie in changes nothing. Everything that belongs
-to a session goes with it: subagents, sidecars, spilled tool output. Stdout goes to the file that Harbor tees it into,
-an SDK log to the path of the official packing, a trajectory to `source/`, which is kept and never read as a trace.
+to a session goes with it: subagents, sidecars, spilled tool output. An SDK log and stdout go where a session belongs,
+as in the official packing; a trajectory to `source/`, which is kept and never read as a trace.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from traceflow_parsers.registry import harness_named
 from traceflow_parsers.source import Source, walk_files
 
 from .opencode import opencode_raws
 from .raw import Raw, file_raw
 
-__all__ = ["raws_of", "sdk_place"]
+__all__ = ["raws_of", "stream_place"]
 
 # For each harness: how the folders above a session's main file are named from the outermost one, `*` being any name,
 # and where that outermost folder goes. The first that fits counts; none fits a file that lies loose.
@@ -41,12 +40,8 @@ _ROLLOUT = re.compile(r"rollout-(\d{4})-(\d{2})-(\d{2})T").match
 
 
 def raws_of(source: Source, *, shared: bool = False) -> Iterator[Raw]:
-    """The raw files of a source (not of an SDK log). `shared`: other sources have the same main file."""
-    if source.kind == "stdout":
-        harness = harness_named(source.harness)
-        names = harness.stdout_names if harness is not None else ()
-        yield file_raw(names[0] if names else "stdout.log", source.path)
-    elif source.kind == "trace":
+    """The raw files of a source that is no stream. `shared`: other sources have the same main file."""
+    if source.kind == "trace":
         yield file_raw("trace-parsed.jsonl", source.path)
     elif source.kind == "atif":
         yield file_raw(f"source/{source.path.name}", source.path)
@@ -133,24 +128,24 @@ def _codex_name(path: Path) -> str:
     return f".codex/sessions/{folder}/{name}"
 
 
-# -- SDK logs ----------------------------------------------------------------------------------------------
+# -- streams -----------------------------------------------------------------------------------------------
 
 
-def sdk_place(harness: str, run: str, day: str | None) -> str:
-    """The path below `agent/` of an SDK log: `run` is the id of its run, `day` the date (ISO 8601) of the log.
+def stream_place(harness: str, run: str, day: str | None, folder: str) -> str:
+    """The path below `agent/` of an SDK log or of stdout, which reads as a session does where a session belongs.
 
-    Those of codex and claude-code are the official packing's; the others follow their pattern. OpenCode keeps no
-    lines in files: its log goes where its stdout goes.
+    `run` is the id of the run, `day` the date (ISO 8601) of the log, `folder` what stands for a project. Those of
+    codex and claude-code are the official packing's; the others follow their pattern.
     """
-    dated = day[:10].replace("-", "/") if day else "sdk-upload"
+    dated = day[:10].replace("-", "/") if day else folder
     places = {
-        "claude-code": f".claude/projects/sdk-upload/{run}.jsonl",
+        "claude-code": f".claude/projects/{folder}/{run}.jsonl",
         "codex": f".codex/sessions/{dated}/rollout-{run}.jsonl",
-        "gemini-cli": f".gemini/tmp/sdk-upload/chats/session-{run}.jsonl",
-        "qwen-code": f".qwen/projects/sdk-upload/chats/{run}.jsonl",
-        "kimi-code": f".kimi-code/sessions/sdk-upload/session_{run}/agents/main/wire.jsonl",
-        "kimi-cli": f".kimi/sessions/sdk-upload/{run}/wire.jsonl",
-        "opencode": "opencode.txt",
-        "droid": f".factory/sessions/sdk-upload/{run}.jsonl",
+        "gemini-cli": f".gemini/tmp/{folder}/chats/session-{run}.jsonl",
+        "qwen-code": f".qwen/projects/{folder}/chats/{run}.jsonl",
+        "kimi-code": f".kimi-code/sessions/{folder}/session_{run}/agents/main/wire.jsonl",
+        "kimi-cli": f".kimi/sessions/{folder}/{run}/wire.jsonl",
+        "opencode": f".local/share/opencode/{folder}/{run}.jsonl",
+        "droid": f".factory/sessions/{folder}/{run}.jsonl",
     }
     return places.get(harness, "stdout.log")
