@@ -15,6 +15,7 @@ from .facts import as_text
 
 __all__ = [
     "as_blocks",
+    "attached_picture",
     "attachment_text",
     "compaction_facts",
     "exit_code",
@@ -232,6 +233,14 @@ def attachment_text(attachment: Mapping[str, Any]) -> tuple[str, str]:
         if text:
             return text, _ATTACHED.get(name, name)
     return "", _ATTACHED.get(name, name)
+
+
+def attached_picture(attachment: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The image block of an attached picture file, or None for any other attachment (2.1.197)."""
+    content = attachment.get("content")
+    found = content.get("file") if isinstance(content, dict) and content.get("type") == "image" else None
+    data, mime = (found.get("base64"), found.get("type")) if isinstance(found, dict) else (None, None)
+    return image_block(data, mime) if isinstance(data, str) and isinstance(mime, str) and data else None
 
 
 def _words(value: object, depth: int = 0) -> str:

@@ -15,7 +15,18 @@ from .contract import JsonLineParser, Line
 from .emit import text_block
 from .gemini_files import is_header
 from .gemini_history import SNAPSHOT, Change, History, key_of, listed_of, text_of
-from .genai import SHELL_TOOLS, Keys, exit_code, facts, media_block, parts_of, response_of, result_blocks, usage_of
+from .genai import (
+    SHELL_TOOLS,
+    Keys,
+    exit_code,
+    facts,
+    media_block,
+    parts_of,
+    response_of,
+    result_blocks,
+    split_references,
+    usage_of,
+)
 from .tools.gemini import show
 
 __all__ = ["GeminiSession"]
@@ -218,6 +229,8 @@ class GeminiSession(JsonLineParser):
             self.emit.user(text_block(text_of(record)), time, injected=kind)
             return True
         told, words = False, ""
+        parts, referenced, pictures = split_references(parts)
+        name = f"user-{record['id']}" if pictures else None
         for at, part in enumerate([*parts, {}]):
             text = part.get("text")
             injected = _injected(text) if isinstance(text, str) else None
@@ -227,7 +240,7 @@ class GeminiSession(JsonLineParser):
             if words.strip():
                 self._settle(fatal=True)
                 self._prints.add(self._print(record))
-                self.emit.prompt(words, time)
+                self.emit.prompt(words, time, message_id=name)
                 told, words = True, ""
             if injected is not None and isinstance(text, str):
                 if injected == "compaction":
@@ -240,7 +253,11 @@ class GeminiSession(JsonLineParser):
             elif (block := media_block(part)) is not None and not _is_returned(parts, at):
                 self.emit.user(block, time)
                 told = True
-        return told
+        for block in pictures:
+            self.emit.user(block, time, name)
+        if referenced:
+            self.emit.user(text_block(referenced), time, injected="referenced_files")
+        return told or bool(referenced)
 
     def _late_result(
         self, call_id: str | None, part: dict[str, Any], media: list[dict[str, Any]], time: str | None

@@ -235,7 +235,13 @@ def test_a_file_without_permission_is_one_line(tmp_path: Path) -> None:
 
 def test_sessions_with_only_a_header_are_empty() -> None:
     case = CASES / "33-empty-and-header-only-sessions"
-    for name in ("zero.jsonl", "blank.jsonl", "claude-only-summary.jsonl", "codex-only-meta.jsonl", "gemini-empty.json"):
+    for name in (
+        "zero.jsonl",
+        "blank.jsonl",
+        "claude-only-summary.jsonl",
+        "codex-only-meta.jsonl",
+        "gemini-empty.json",
+    ):
         ran = traceflow("convert", case / name)
         assert (name, ran.code) == (name, 1)
         assert ran.err.startswith("error[empty_trace]: "), (name, ran.err)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from traceflow.convert import Conversion
+from traceflow.conversion import Conversion
 from traceflow.pack import PackOptions, pack_job
 from traceflow.sources import open_any
 

@@ -302,7 +302,7 @@ def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
 
 
 def test_an_interruption_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from traceflow.convert import Conversion
+    from traceflow.conversion import Conversion
     from traceflow.pack import PackOptions, pack_job
 
     def interrupted(amount: int, word: str) -> None:

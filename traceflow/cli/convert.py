@@ -16,7 +16,7 @@ from . import output
 if TYPE_CHECKING:
     from traceflow_parsers.source import Source
 
-    from traceflow.convert import Conversion
+    from traceflow.conversion import Conversion
 
 
 class Target(StrEnum):

@@ -31,7 +31,7 @@ from traceflow_parsers.report import Report
 from traceflow_parsers.sdk import SDK_AGENTS
 from traceflow_parsers.source import Source, file_input
 
-from ..convert import Conversion, refuse_empty
+from ..conversion import Conversion, refuse_empty
 from .places import raws_of, stream_place
 from .raw import Raw, file_raw, read_ranges
 from .records import PackedRun, agent_name, job_config, job_result, trial_config, trial_result
