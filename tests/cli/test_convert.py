@@ -59,7 +59,7 @@ def test_a_home_folder_gives_a_trajectory_per_root_session_and_a_report_that_add
 
 @pytest.mark.parametrize("folder", BASIC, ids=lambda p: p.parent.name)
 def test_session_and_stdout_hold_the_same_calls_in_the_same_order(folder: Path, tmp_path: Path) -> None:
-    """Wherever both hold them: codex prints items without ids, kimi-cli cuts arguments, opencode prints as calls end."""
+    """Wherever both hold them: codex prints items without ids, kimi-cli cuts arguments, opencode prints calls late."""
     name = HARNESS[folder.parent.name.rsplit("-", 1)[0]]
     found = {}
     for source in ("home", "stdout.jsonl"):
@@ -235,7 +235,13 @@ def test_a_file_without_permission_is_one_line(tmp_path: Path) -> None:
 
 def test_sessions_with_only_a_header_are_empty() -> None:
     case = CASES / "33-empty-and-header-only-sessions"
-    for name in ("zero.jsonl", "blank.jsonl", "claude-only-summary.jsonl", "codex-only-meta.jsonl", "gemini-empty.json"):
+    for name in (
+        "zero.jsonl",
+        "blank.jsonl",
+        "claude-only-summary.jsonl",
+        "codex-only-meta.jsonl",
+        "gemini-empty.json",
+    ):
         ran = traceflow("convert", case / name)
         assert (name, ran.code) == (name, 1)
         assert ran.err.startswith("error[empty_trace]: "), (name, ran.err)
