@@ -140,6 +140,7 @@ class EventRow:
     cached_tokens: int | None = None
     cost_usd: float | None = None
     fatal: bool | None = None
+    delta: bool | None = None
     injected: str | None = None
     compaction: bool | None = None
     abandoned: bool | None = None
@@ -277,6 +278,8 @@ def _extra(row: EventRow, extra: dict[str, Any]) -> dict[str, Any]:
                 out[key] = _FRAGMENTS[_DURATION]
             elif kind is float and value == value and abs(value) < 1e300:
                 row.duration_ms = value
+        elif key == "delta":
+            row.delta = True if value else None
         elif key == "injected":
             row.injected = value if kind is str else ("other" if value else None)
         elif key == "stepName":
