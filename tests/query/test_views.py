@@ -19,7 +19,8 @@ from traceflow_formats.trace import Event
 from traceflow.query import VIEWS, connect, sql
 from traceflow.query.views import table_source
 from traceflow.store import Store, schema
-from traceflow.store.rows import encode, to_batch
+from traceflow.store.encode import encode
+from traceflow.store.rows import to_batch
 from traceflow.store.testing import call, chunk, error, prompt, result, usage, write_job
 
 CASES = Path(__file__).parents[2] / "fixtures" / "cases"

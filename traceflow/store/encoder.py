@@ -9,7 +9,8 @@ import pyarrow as pa
 from traceflow_formats.steps import Steps, is_result
 from traceflow_formats.trace import Event, TraceLine
 
-from .rows import EventRow, encode, to_batch
+from .encode import encode
+from .rows import EventRow, to_batch
 from .tables import GROUP_BYTES, GROUP_ROWS
 from .totals import Totals, TotalsCounter
 
