@@ -7,6 +7,7 @@ calls that have no result yet, never the trace.
 
 from __future__ import annotations
 
+from array import array
 from typing import Any, NamedTuple
 
 from .trace import Event, TraceLine
@@ -14,6 +15,7 @@ from .trace import Event, TraceLine
 __all__ = ["Place", "Steps", "is_result"]
 
 _RECENT = 16  # model calls per agent that late events (usage, a second block) can still name
+_ORPHANS = 1000  # results without a call of which it is checked whether their call may come later
 _OPEN_CALLS = 200_000  # calls without a result that are remembered; the oldest are forgotten beyond it
 
 
@@ -56,7 +58,7 @@ class Steps:
     """Numbers the steps of one trace: give it every event in order.
 
     - A prompt, a message of a person, text that the harness injected and a compaction summary are a step each;
-      consecutive chunks that share a messageId are one.
+      blocks of one message, which share a messageId, are one.
     - A model call, (agent, messageId), is one step. Where a source has no ids, a new step begins when the agent
       speaks after a tool call, when it calls a tool after all results have come, and after any other step.
     - A result belongs to the step of its call: the most recent call of that agent with that id that waits for
@@ -65,11 +67,15 @@ class Steps:
       usage of the call that wrote a compaction summary are in no step.
     """
 
-    __slots__ = ("_agents", "_open", "unanswered")
+    __slots__ = ("_agents", "_early", "_open", "_orphans", "calls", "early_result", "unanswered")
 
     def __init__(self) -> None:
         self._agents: dict[str | None, _Agent] = {}
         self._open: dict[tuple[str | None, str], tuple[_Open, ...]] = {}
+        self._early: dict[tuple[str | None, str], int] = {}  # results that came before their call: the step they are in
+        self._orphans = 0
+        self.calls = array("q")  # the hashes of the ids of all calls, in order
+        self.early_result: int | None = None  # the step with the result of the call just placed, where that came first
         self.unanswered = 0  # calls that wait for a result, copied ones left out
 
     def place(self, event: Event | TraceLine) -> Place | None:
@@ -122,13 +128,11 @@ class Steps:
             place = self._acts(agent, state, named, scope)
             state.acted = True
             return place
-        if kind == "user_message_chunk":
-            group = None if named is None else (named, *_sort(extra))
+        if kind == "user_message_chunk" or kind == "prompt":
+            group = None if named is None else (named, *_sort(data, extra))
             if group is not None and group == state.group:
                 return Place(agent, state.count, False)
             return self._other(agent, state, group)
-        if kind == "prompt":
-            return self._other(agent, state, None)
         if kind == "error":
             return None if extra is not None and extra.get("retried") else self._other(agent, state, None)
         return None
@@ -202,16 +206,20 @@ class Steps:
         self, agent: str | None, state: _Agent, step: int, update: dict[str, Any], extra: dict[str, Any] | None
     ) -> None:
         """Remember a call until its result comes."""
-        waits = update.get("status") not in ("completed", "failed")
+        call_id = update.get("toolCallId")
+        if call_id.__class__ is not str:
+            call_id = ""
+        self.calls.append(hash(call_id))
+        key = (agent, call_id)
+        self.early_result = self._early.pop(key, None) if self._early else None
+        waits = self.early_result is None and update.get("status") not in ("completed", "failed")
         counts = waits and not (extra is not None and extra.get("copied"))
         self.unanswered += counts
         if step == state.call:
             state.acted = True
             state.open += waits
             state.answered |= not waits
-        call_id = update.get("toolCallId")
-        if call_id.__class__ is str:
-            key = (agent, call_id)
+        if self.early_result is None:
             found = self._open.get(key)
             entry = _Open(step, waits, counts)
             self._open[key] = (entry,) if found is None else (*found[-7:], entry)
@@ -223,18 +231,32 @@ class Steps:
         key = (agent, call_id if isinstance(call_id, str) else "")
         found = self._open.get(key)
         if found is None:
-            return Place(agent, state.count, False) if state.count else self._other(agent, state, None)
-        step, waits, counts = found[-1]
+            place = Place(agent, state.count, False) if state.count else self._other(agent, state, None)
+            if isinstance(call_id, str) and is_result(update):
+                self._orphan(agent, call_id, place.step)
+            return place
         if is_result(update):
-            if len(found) > 1:
-                self._open[key] = found[:-1]
-            else:
-                del self._open[key]
-            self.unanswered -= counts
-            if step == state.call:
-                state.answered = True
-                state.open -= waits
-        return Place(agent, step, False)
+            self._close(key, found)
+        return Place(agent, found[-1].step, False)
+
+    def _orphan(self, agent: str | None, call_id: str, step: int) -> None:
+        """A result that no call waits for. If its call was never seen it may come yet (traces of the platform)."""
+        if self._orphans < _ORPHANS:
+            self._orphans += 1
+            if hash(call_id) not in self.calls:
+                self._early[(agent, call_id)] = step
+
+    def _close(self, key: tuple[str | None, str], found: tuple[_Open, ...]) -> None:
+        step, waits, counts = found[-1]
+        if len(found) > 1:
+            self._open[key] = found[:-1]
+        else:
+            del self._open[key]
+        self.unanswered -= counts
+        state = self._agents[key[0]]
+        if step == state.call:
+            state.answered = True
+            state.open -= waits
 
 
 _NO_STEP = frozenset({"trace_loss"})
@@ -251,9 +273,11 @@ def is_result(update: dict[str, Any]) -> bool:
     return status not in ("pending", "in_progress")
 
 
-def _sort(extra: dict[str, Any] | None) -> tuple[object, bool]:
-    """What tells a person's words, injected text and compaction summaries apart."""
+def _sort(data: dict[str, Any], extra: dict[str, Any] | None) -> tuple[object, ...]:
+    """What tells a person's words, system prompts, injected text and compaction summaries apart."""
+    prompt = data.get("_prompt")
+    system = isinstance(prompt, dict) and prompt.get("role") == "system"
     if extra is None:
-        return None, False
+        return (False, False, system)
     injected = extra.get("injected")
-    return injected if isinstance(injected, str) else bool(injected), extra.get("compaction") is not None
+    return injected if isinstance(injected, str) else bool(injected), extra.get("compaction") is not None, system

@@ -101,7 +101,9 @@ CASES: dict[str, tuple[list[Event], list[int | None]]] = {
         [user("u1", injected="skills"), user("u1", injected="skills"), user("u1"), user("u1", compaction={})],
         [1, 1, 2, 3],
     ),
-    "a system prompt is a step": ([event("prompt"), event("prompt")], [1, 2]),
+    "prompts are steps": ([PROMPT, PROMPT], [1, 2]),
+    "a picture beside a prompt is in its step": ([event("prompt", "u1"), user("u1"), user("u2")], [1, 1, 2]),
+    "a picture before the words of its message": ([user("u1"), event("prompt", "u1")], [1, 1]),
     "errors are steps, retried ones are not": ([says("m1"), error(retried=True), error(), says("m1")], [1, None, 2, 1]),
     "what is in no step": (
         [
