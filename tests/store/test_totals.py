@@ -1,0 +1,95 @@
+"""Totals of a trial are those of its trajectory with subagents, and a cost is whole or absent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from traceflow_formats.atif import AtifBuilder
+from traceflow_formats.trace import Event
+
+from traceflow.store import EventEncoder, Totals
+from traceflow.store.testing import call, chunk, prompt, result, usage
+
+COUNT = st.integers(0, 1000)
+
+
+@st.composite
+def sessions(draw: st.DrawFn) -> list[Event]:
+    """A run with tools and subagents, in which some calls lack their usage, or part of it."""
+    events = [prompt("Fix it")]
+    for number in range(draw(st.integers(0, 6))):
+        agent = draw(st.sampled_from([None, None, "sub-1", "sub-2"]))
+        extra: dict[str, Any] = {} if agent is None else {"agentId": agent}
+        if draw(st.integers(0, 5)) == 0:
+            extra["copied"] = True
+        if draw(st.integers(0, 5)) == 0:
+            extra["abandoned"] = True
+        beside: dict[str, Any] = {"messageId": f"call-{number}", "extra": extra}
+        events.append(chunk("agent", "words", **beside))
+        tools = [f"t{number}-{n}" for n in range(draw(st.integers(0, 2)))]
+        events += [call(tool, "Bash", {"command": "ls"}, **beside) for tool in tools]
+        for _ in range(draw(st.integers(0, 2))):
+            said = usage(draw(COUNT), draw(COUNT), draw(COUNT), cost=draw(st.sampled_from([None, 0.1, 0.25])), **beside)
+            if draw(st.integers(0, 4)) == 0:
+                del said.data["update"]["usage"]["completionTokens"]
+            events.append(said)
+        events += [result(tool, "out", **beside) for tool in tools if draw(st.booleans())]
+    if draw(st.booleans()):
+        run = usage(draw(COUNT), draw(COUNT), draw(COUNT), scope="run", cost=draw(st.sampled_from([None, 1.5])))
+        if draw(st.booleans()):
+            run.data["update"]["usage"]["extra"] = {"includingSubagents": {"promptTokens": draw(COUNT)}}
+        events.append(run)
+    return events
+
+
+def counted(events: list[Event]) -> Totals:
+    encoder = EventEncoder("job", "trial")
+    for event in events:
+        encoder.row(event)
+    return encoder.totals()
+
+
+@settings(max_examples=200, deadline=None)
+@given(sessions())
+def test_they_are_the_numbers_of_the_trajectory(events: list[Event]) -> None:
+    builder = AtifBuilder()
+    for event in events:
+        builder.add(event)
+    with builder.finish() as built:
+        expected = built.summary
+    found = counted(events)
+    assert found.n_events == len(events)
+    assert (found.n_steps, found.n_model_calls, found.n_tool_calls) == (
+        expected.steps,
+        expected.model_calls,
+        expected.tool_calls,
+    )
+    assert (found.prompt_tokens, found.completion_tokens, found.cached_tokens) == (
+        expected.prompt_tokens,
+        expected.completion_tokens,
+        expected.cached_tokens,
+    )
+    if not expected.cost_partial:
+        assert found.cost_usd == expected.cost_usd
+
+
+def test_a_cost_of_which_a_part_is_not_known_is_absent() -> None:
+    known, unknown = usage(1, 1, messageId="a", cost=0.1), usage(1, 1, messageId="b")
+    both = [chunk("agent", "x", messageId="a"), known, chunk("agent", "y", messageId="b"), unknown]
+    assert counted(both[:2]).cost_usd == 0.1
+    assert counted(both).cost_usd is None
+    assert counted([*both, usage(2, 2, scope="run", cost=0.5)]).cost_usd == 0.5
+    gateway = [usage(1, 1, source="gateway", cost=cost) for cost in (0.1, 0.2)]
+    assert counted([*both, *gateway]).cost_usd == 0.3
+    assert counted([*both, *gateway, usage(1, 1, source="gateway")]).cost_usd is None
+
+
+def test_sums_of_money_are_exact() -> None:
+    events = [
+        event
+        for n in range(3)
+        for event in (chunk("agent", "x", messageId=f"m{n}"), usage(1, 1, messageId=f"m{n}", cost=0.1))
+    ]
+    assert counted(events).cost_usd == 0.3
