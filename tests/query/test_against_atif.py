@@ -1,16 +1,18 @@
-"""Totals of a trial are those of its trajectory with subagents, and a cost is whole or absent."""
+"""Steps and totals in the store are those of the ATIF trajectory of the same trace, subagents included."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from traceflow_formats.atif import AtifBuilder
+from traceflow_formats.atif import AtifBuilder, trajectory
 from traceflow_formats.trace import Event
 
-from traceflow.store import EventEncoder, Totals
-from traceflow.store.testing import call, chunk, prompt, result, usage
+from traceflow.query import sql
+from traceflow.store import EventEncoder, Store, Totals
+from traceflow.store.testing import call, chunk, error, prompt, result, usage, write_job
 
 COUNT = st.integers(0, 1000)
 
@@ -19,6 +21,8 @@ COUNT = st.integers(0, 1000)
 def sessions(draw: st.DrawFn) -> list[Event]:
     """A run with tools and subagents, in which some calls lack their usage, or part of it."""
     events = [prompt("Fix it")]
+    if draw(st.booleans()):
+        events.append(chunk("user", "cwd: /w", extra={"injected": "environment_context"}))
     for number in range(draw(st.integers(0, 6))):
         agent = draw(st.sampled_from([None, None, "sub-1", "sub-2"]))
         extra: dict[str, Any] = {} if agent is None else {"agentId": agent}
@@ -27,7 +31,9 @@ def sessions(draw: st.DrawFn) -> list[Event]:
         if draw(st.integers(0, 5)) == 0:
             extra["abandoned"] = True
         beside: dict[str, Any] = {"messageId": f"call-{number}", "extra": extra}
-        events.append(chunk("agent", "words", **beside))
+        for word in draw(st.lists(st.sampled_from(["words", "", "two\nlines", "\n\n"]), max_size=3)):
+            delta = {"delta": True} if draw(st.integers(0, 2)) == 0 else {}
+            events.append(chunk("agent", word, messageId=f"call-{number}", extra={**extra, **delta}))
         tools = [f"t{number}-{n}" for n in range(draw(st.integers(0, 2)))]
         events += [call(tool, "Bash", {"command": "ls"}, **beside) for tool in tools]
         for _ in range(draw(st.integers(0, 2))):
@@ -36,6 +42,8 @@ def sessions(draw: st.DrawFn) -> list[Event]:
                 del said.data["update"]["usage"]["completionTokens"]
             events.append(said)
         events += [result(tool, "out", **beside) for tool in tools if draw(st.booleans())]
+        if draw(st.integers(0, 6)) == 0:
+            events.append(error("API Error", draw(st.booleans()), extra=extra))
     if draw(st.booleans()):
         run = usage(draw(COUNT), draw(COUNT), draw(COUNT), scope="run", cost=draw(st.sampled_from([None, 1.5])))
         if draw(st.booleans()):
@@ -73,6 +81,40 @@ def test_they_are_the_numbers_of_the_trajectory(events: list[Event]) -> None:
     )
     if not expected.cost_partial:
         assert found.cost_usd == expected.cost_usd
+
+
+def steps_of(document: dict[str, Any], agent: str | None = None) -> list[tuple[Any, ...]]:
+    """Agent, number, source, words, reasoning, calls and tokens of every step, subagents after their parent."""
+    out: list[tuple[Any, ...]] = []
+    for step in document.get("steps", []):
+        metrics = step.get("metrics", {})
+        out.append(
+            (
+                agent,
+                step["step_id"],
+                step["source"],
+                step["message"],
+                len(step.get("tool_calls", [])),
+                metrics.get("prompt_tokens"),
+                metrics.get("completion_tokens"),
+                bool(step.get("is_copied_context")),
+            )
+        )
+    for child in document.get("subagent_trajectories", []):
+        out += steps_of(child, child["trajectory_id"])
+    return out
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(sessions(), min_size=1, max_size=4))
+def test_steps_are_those_of_the_trajectory(tmp_path_factory: pytest.TempPathFactory, found: list[list[Event]]) -> None:
+    store = Store.open(str(tmp_path_factory.mktemp("steps") / "s"), create=True)
+    write_job(store, "job", [({"trial_id": f"t{n}"}, events) for n, events in enumerate(found)])
+    query = """SELECT agent_id, step_id, source, message, n_tool_calls, prompt_tokens, completion_tokens, copied
+        FROM steps WHERE trial_id = 't{}' ORDER BY agent_id NULLS FIRST, step_id"""
+    for number, events in enumerate(found):
+        expected = sorted(steps_of(trajectory(events)), key=lambda step: (step[0] or "", step[1]))
+        assert sql(store, query.format(number)).fetchall() == expected
 
 
 def test_a_cost_of_which_a_part_is_not_known_is_absent() -> None:
