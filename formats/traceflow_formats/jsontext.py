@@ -16,9 +16,11 @@ import orjson
 
 from .text import clean_value
 
-__all__ = ["Repairs", "canonical", "dumps", "loads", "loads_repaired", "pretty", "rounded"]
+__all__ = ["MAX_DEPTH", "Repairs", "canonical", "dumps", "loads", "loads_repaired", "pretty", "rounded", "too_deep"]
 
 _CANONICAL = orjson.OPT_SORT_KEYS
+_MAY_HOLD = (float, dict, list)
+MAX_DEPTH = 200  # orjson reads 1,024 levels and writes 254; a value of a line ends up inside a few more
 
 
 @dataclass(slots=True)
@@ -63,6 +65,8 @@ def loads_repaired(raw: bytes, repairs: Repairs) -> Any:
         value = json.loads(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    if too_deep(value):
+        raise ValueError("nested too deeply")
     value, replaced = clean_value(value)
     repairs.surrogates += replaced
     return value
@@ -70,13 +74,38 @@ def loads_repaired(raw: bytes, repairs: Repairs) -> Any:
 
 def rounded(value: Any) -> bool:
     """Whether a value that orjson read may hold an integer that lost digits: a whole float of 2**63 or more."""
-    if isinstance(value, float):
-        return abs(value) >= 9.2e18 and value.is_integer()
-    if isinstance(value, dict):
-        return any(rounded(v) for v in value.values())
-    if isinstance(value, list):
-        return any(rounded(v) for v in value)
+    if type(value) is dict:
+        for item in value.values():
+            if type(item) in _MAY_HOLD:
+                break
+        else:
+            return False
+    waiting = [value]  # a stack of its own: orjson reads what is nested deeper than Python can recurse
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, float):
+            if abs(item) >= 9.2e18 and item.is_integer():
+                return True
+        elif isinstance(item, dict):
+            waiting.extend(v for v in item.values() if isinstance(v, float | dict | list))
+        elif isinstance(item, list):
+            waiting.extend(v for v in item if isinstance(v, float | dict | list))
     return False
+
+
+def too_deep(value: Any, levels: int = MAX_DEPTH) -> bool:
+    """Whether a value is nested more deeply than it could be written again; found without recursion."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(levels):
+        level = [
+            item
+            for parent in level
+            for item in (parent.values() if isinstance(parent, dict) else parent)
+            if isinstance(item, dict | list)
+        ]
+        if not level:
+            return False
+    return bool(level)
 
 
 def canonical(value: Any) -> bytes:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 __all__ = ["epoch_us", "normal_time"]
 
 _PLAIN = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?Z\Z")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OLDEST = 946_684_800  # 2000-01-01: an epoch number below it is no time of an agent run
 _NEWEST = 4_102_444_800  # 2100-01-01
 
@@ -43,17 +44,13 @@ def _from_number(value: int | float) -> str:
     if not _OLDEST <= seconds < _NEWEST:
         raise ValueError(f"{value} is no time of the years 2000 to 2100")
     millis = value if abs(value) >= 100_000_000_000 else value * 1000
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=round(millis * 1000))
-    return _text(moment)
+    return _text(_EPOCH + timedelta(microseconds=round(millis * 1000)))
 
 
 def _text(moment: datetime) -> str:
-    base = moment.strftime("%Y-%m-%dT%H:%M:%S")
-    if not moment.microsecond:
-        return base + "Z"
-    if moment.microsecond % 1000:
-        return f"{base}.{moment.microsecond:06d}Z"
-    return f"{base}.{moment.microsecond // 1000:03d}Z"
+    micros = moment.microsecond
+    precision = "seconds" if not micros else "microseconds" if micros % 1000 else "milliseconds"
+    return moment.isoformat(timespec=precision)[:-6] + "Z"  # the moment is in UTC: its offset is +00:00
 
 
 def epoch_us(text: str) -> int | None:
@@ -64,5 +61,5 @@ def epoch_us(text: str) -> int | None:
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    delta = moment - _EPOCH
     return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds

@@ -22,7 +22,9 @@ __all__ = [
     "TYPES",
     "Event",
     "TraceLine",
+    "TraceReading",
     "agent_of",
+    "as_trace_line",
     "read_trace",
     "text_of",
     "write_trace",
@@ -141,7 +143,7 @@ def read_trace(lines: Iterable[bytes], reading: TraceReading | None = None) -> I
                 state.torn_tail = True
                 continue
         state.torn_tail = False
-        parsed = _as_line(value, position)
+        parsed = as_trace_line(value, position)
         if parsed is None:
             state.malformed += 1
             continue
@@ -149,7 +151,8 @@ def read_trace(lines: Iterable[bytes], reading: TraceReading | None = None) -> I
         yield parsed
 
 
-def _as_line(value: object, position: int) -> TraceLine | None:
+def as_trace_line(value: object, position: int) -> TraceLine | None:
+    """The event in a JSON value, or None. `position` numbers the bare ones, which have no seq of their own."""
     if not isinstance(value, dict):
         return None
     data, seq, kind = value.get("data"), value.get("seq"), value.get("type")

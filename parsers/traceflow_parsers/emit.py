@@ -12,12 +12,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from traceflow_formats.jsontext import too_deep
 from traceflow_formats.trace import Event
 
 from .report import Report
 from .tools import Shown
 
 __all__ = ["Emitter", "image_block", "text_block"]
+
+_Key = str | tuple[str, str]  # a call: its id alone for the main agent, (agent, id) for a subagent
 
 
 def text_block(text: str) -> dict[str, Any]:
@@ -44,9 +47,9 @@ class Emitter:
         self.abandoned = False  # the records in hand were withdrawn from the history
         self.copied = False  # the records in hand are a copy of another session's history: never counted
         self._out: list[Event] = []
-        self._open: dict[tuple[str | None, str], int] = {}  # calls that wait for a result
+        self._open: dict[_Key, int] = {}  # calls that wait for a result
         self._known: set[int] = set()  # hashes of all calls seen
-        self._early: dict[tuple[str | None, str], list[Event]] = {}  # results that wait for their call
+        self._early: dict[_Key, list[Event]] = {}  # results that wait for their call
         self._usage: dict[str | None, tuple[str | None, Event]] = {}  # per agent: the call's usage so far
         self._run_usage: Event | None = None
         self._losses: dict[tuple[str, str], tuple[int, list[int]]] = {}
@@ -69,34 +72,29 @@ class Emitter:
 
     # -- words -------------------------------------------------------------------------------------------
 
-    def prompt(self, text: str, time: str | None = None, role: str | None = None, **extra: Any) -> None:
+    def prompt(
+        self, text: str, time: str | None = None, role: str | None = None, message_id: str | None = None, **extra: Any
+    ) -> None:
         """What a person asked. The first one of the main agent is the `prompt`, later ones are user chunks.
 
         With `role="system"` it is the system prompt, which is never the instruction. A subagent's prompt is a
-        user chunk of that subagent.
+        user chunk of that subagent. Further blocks of the same message (images) share its `message_id`.
         """
         if role is None and (self._prompted or self.agent_id is not None):
-            self.user(text_block(text), time, **extra)
+            self.user(text_block(text), time, message_id, **extra)
             return
         body: dict[str, Any] = {"text": text}
         if role is not None:
             body["role"] = role
         elif not self.abandoned:
             self._prompted = True
-        self._add("prompt", "_prompt", body, time, None, None, extra)
+        self._out.append(self._event("prompt", body, time, None, message_id, extra))
 
     def user(self, block: dict[str, Any], time: str | None = None, message_id: str | None = None, **extra: Any) -> None:
         """A block of user text or an image. `injected="kind"` marks what the harness put in itself, and
         `compaction={...}` the summary that replaces the history before it."""
-        self._add(
-            "user_message_chunk",
-            "update",
-            {"sessionUpdate": "user_message_chunk", "content": block},
-            time,
-            None,
-            message_id,
-            extra,
-        )
+        update = {"sessionUpdate": "user_message_chunk", "content": block}
+        self._out.append(self._event("user_message_chunk", update, time, None, message_id, extra))
 
     def message(
         self,
@@ -107,16 +105,10 @@ class Emitter:
         **extra: Any,
     ) -> None:
         """A block that the model said to the user."""
-        self._turn(message_id)
-        self._add(
-            "agent_message_chunk",
-            "update",
-            {"sessionUpdate": "agent_message_chunk", "content": block},
-            time,
-            model,
-            message_id,
-            extra,
-        )
+        if self._usage:
+            self._turn(message_id)
+        update = {"sessionUpdate": "agent_message_chunk", "content": block}
+        self._out.append(self._event("agent_message_chunk", update, time, model, message_id, extra))
 
     def thought(
         self,
@@ -127,16 +119,10 @@ class Emitter:
         **extra: Any,
     ) -> None:
         """A block of reasoning."""
-        self._turn(message_id)
-        self._add(
-            "agent_thought_chunk",
-            "update",
-            {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": text}},
-            time,
-            model,
-            message_id,
-            extra,
-        )
+        if self._usage:
+            self._turn(message_id)
+        update = {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": text}}
+        self._out.append(self._event("agent_thought_chunk", update, time, model, message_id, extra))
 
     # -- tools -------------------------------------------------------------------------------------------
 
@@ -156,7 +142,8 @@ class Emitter:
 
         A plan in `shown` follows the call as a `plan` event.
         """
-        self._turn(message_id)
+        if self._usage:
+            self._turn(message_id)
         update: dict[str, Any] = {
             "sessionUpdate": "tool_call",
             "toolCallId": call_id,
@@ -166,24 +153,25 @@ class Emitter:
             "status": status,
         }
         if raw_input is not None:
-            update["rawInput"] = raw_input
+            update["rawInput"] = self._bounded(raw_input)
         if shown.content:
             update["content"] = shown.content
         if shown.locations:
             update["locations"] = shown.locations
-        self._add("tool_call", "update", update, time, model, message_id, extra)
-        key = (self.agent_id, call_id)
+        self._out.append(self._event("tool_call", update, time, model, message_id, extra))
+        key = call_id if self.agent_id is None else (self.agent_id, call_id)
         mark = hash(key)
         if mark in self._known:
             self.report.warn("duplicate_call_id", f"the call id {call_id[:80]!r} stands for more than one call")
         self._known.add(mark)
-        self._open[key] = self._open.get(key, 0) + 1
+        if not self.copied:  # a copied history may end before its results: they stand in the original
+            self._open[key] = self._open.get(key, 0) + 1
         if shown.plan is not None:
             self.plan(shown.plan, time, message_id)
-        early = self._early.pop(key, None)
-        if early:
+        if self._early and (early := self._early.pop(key, None)):
             self._out.extend(early)
-            self._close(key)
+            if not self.copied:
+                self._close(key)
 
     def result(
         self,
@@ -210,17 +198,17 @@ class Emitter:
                 block if block.get("type") == "diff" else {"type": "content", "content": block} for block in content
             ]
         if raw_output is not None:
-            update["rawOutput"] = raw_output
-        key = (self.agent_id, call_id)
+            update["rawOutput"] = self._bounded(raw_output)
+        key = call_id if self.agent_id is None else (self.agent_id, call_id)
         if key in self._open:
-            self._add("tool_call_update", "update", update, time, None, message_id, extra)
+            self._out.append(self._event("tool_call_update", update, time, None, message_id, extra))
             if final:
                 self._close(key)
         elif hash(key) in self._known:
-            self._add("tool_call_update", "update", update, time, None, message_id, extra)
+            self._out.append(self._event("tool_call_update", update, time, None, message_id, extra))
         else:
-            event = self._event("update", update, time, None, message_id, extra)
-            self._early.setdefault(key, []).append(Event("tool_call_update", event))
+            event = self._event("tool_call_update", update, time, None, message_id, extra)
+            self._early.setdefault(key, []).append(event)
 
     def plan(
         self,
@@ -230,7 +218,9 @@ class Emitter:
         **extra: Any,
     ) -> None:
         """The whole plan as it now stands: entries of content, status and priority."""
-        self._add("plan", "update", {"sessionUpdate": "plan", "entries": entries}, time, None, message_id, extra)
+        self._out.append(
+            self._event("plan", {"sessionUpdate": "plan", "entries": entries}, time, None, message_id, extra)
+        )
 
     # -- numbers and failures ----------------------------------------------------------------------------
 
@@ -246,14 +236,13 @@ class Emitter:
         held = self._usage.get(self.agent_id)
         if held is not None and held[0] != message_id:
             self._out.append(held[1])
-        update = {"sessionUpdate": "usage", "scope": "call", "usage": usage}
-        data = self._event("update", update, time, model, message_id, extra)
-        self._usage[self.agent_id] = (message_id, Event("usage", data))
+        update = {"sessionUpdate": "usage", "scope": "call", "usage": self._counts(usage)}
+        self._usage[self.agent_id] = (message_id, self._event("usage", update, time, model, message_id, extra))
 
     def run_usage(self, usage: dict[str, Any], time: str | None = None, **extra: Any) -> None:
         """The totals that the source states for the whole run; the last word counts, and stands at the end."""
-        update = {"sessionUpdate": "usage", "scope": "run", "usage": usage}
-        self._run_usage = Event("usage", self._event("update", update, time, None, None, extra))
+        update = {"sessionUpdate": "usage", "scope": "run", "usage": self._counts(usage)}
+        self._run_usage = self._event("usage", update, time, None, None, extra)
 
     def error(
         self,
@@ -265,7 +254,7 @@ class Emitter:
     ) -> None:
         """A failure of the harness or of the provider; `retried=True` where the harness tried again."""
         update = {"sessionUpdate": "error", "message": message.strip() or "(no message)", "fatal": fatal}
-        self._add("error", "update", update, time, None, message_id, extra)
+        self._out.append(self._event("error", update, time, None, message_id, extra))
 
     def loss(self, reason: str, count: int, path: str, lines: list[int]) -> None:
         """Lines that could not be read: one `trace_loss` event per reason and file stands at the end."""
@@ -302,9 +291,36 @@ class Emitter:
     @property
     def open_calls(self) -> list[tuple[str | None, str]]:
         """The calls that still wait for a result: (agent id, call id)."""
-        return list(self._open)
+        return [(None, key) if isinstance(key, str) else key for key in self._open]
 
     # -- inside ------------------------------------------------------------------------------------------
+
+    def _bounded(self, value: Any) -> Any:
+        """The value, unless it is nested more deeply than a trace could be written: then it is left out and said.
+
+        Values come from strangers, and what one can read another cannot write again.
+        """
+        if value.__class__ is not dict and value.__class__ is not list:
+            return value
+        for item in value.values() if value.__class__ is dict else value:  # hardly any value has three levels
+            if item.__class__ is dict or item.__class__ is list:
+                for deeper in item.values() if item.__class__ is dict else item:
+                    if deeper.__class__ is dict or deeper.__class__ is list:
+                        return self._measured(value)
+        return value
+
+    def _counts(self, usage: dict[str, Any]) -> dict[str, Any]:
+        """The counts of a call or run; only `extra` may hold more than numbers."""
+        extra = usage.get("extra")
+        bounded = self._bounded(extra)
+        return usage if bounded is extra else {**usage, "extra": bounded}
+
+    def _measured(self, value: Any) -> Any:
+        if not too_deep(value):
+            return value
+        self.report.warn("nested_too_deeply", "a value nested more deeply than can be written was left out")
+        self.loss("nested_too_deeply", 1, self.report.path, [self.report.line])
+        return {}
 
     def _turn(self, message_id: str | None) -> None:
         """A model call speaks: the usage of the agent's call before it is final now."""
@@ -313,35 +329,24 @@ class Emitter:
             self._out.append(held[1])
             del self._usage[self.agent_id]
 
-    def _close(self, key: tuple[str | None, str]) -> None:
+    def _close(self, key: _Key) -> None:
         left = self._open[key] - 1
         if left:
             self._open[key] = left
         else:
             del self._open[key]
 
-    def _add(
-        self,
-        kind: str,
-        field: str,
-        body: dict[str, Any],
-        time: str | None,
-        model: str | None,
-        message_id: str | None,
-        extra: dict[str, Any],
-    ) -> None:
-        self._out.append(Event(kind, self._event(field, body, time, model, message_id, extra)))
-
     def _event(
         self,
-        field: str,
+        kind: str,
         body: dict[str, Any],
         time: str | None,
         model: str | None,
         message_id: str | None,
         extra: dict[str, Any],
-    ) -> dict[str, Any]:
-        data: dict[str, Any] = {field: body}
+    ) -> Event:
+        """The one place where an event comes to be; the hot path of every parser."""
+        data: dict[str, Any] = {"_prompt" if kind == "prompt" else "update": body}
         if self.session_id is not None:
             data["sessionId"] = self.session_id
         if time is not None:
@@ -353,7 +358,11 @@ class Emitter:
         if self.parent_call is not None:
             data["parentToolCallId"] = self.parent_call
         if extra:
-            extra = {name: value for name, value in extra.items() if value is not None}
+            extra = {
+                name: value if value.__class__ is str else self._bounded(value)
+                for name, value in extra.items()
+                if value is not None
+            }
         if self.agent_id is not None:
             extra["agentId"] = self.agent_id
         if self.abandoned:
@@ -367,4 +376,7 @@ class Emitter:
                 extra["harnessVersion"] = self.report.version
         if extra:
             data["extra"] = extra
-        return data
+        return _new_event(Event, (kind, data))
+
+
+_new_event = tuple.__new__  # what Event(...) comes to, without a call in between

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from . import claude_code, codex, droid, gemini_cli, kimi_cli, kimi_code, opencode, qwen_code
 from .source import Harness
 
 __all__ = ["HARNESSES", "harness_named"]
 
-HARNESSES: tuple[Harness, ...] = ()
+HARNESSES: tuple[Harness, ...] = (
+    claude_code.HARNESS,
+    codex.HARNESS,
+    gemini_cli.HARNESS,
+    qwen_code.HARNESS,
+    kimi_code.HARNESS,
+    kimi_cli.HARNESS,
+    opencode.HARNESS,
+    droid.HARNESS,
+)
 
 
 def harness_named(name: str) -> Harness | None:

@@ -7,6 +7,7 @@ Nothing here writes, and symlinks are never followed.
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +24,9 @@ from .report import Report
 __all__ = ["Harness", "Input", "Parse", "Source", "file_input", "head_records", "walk_files"]
 
 HEAD_LINES = 60
+DOCUMENT_BYTES = 1 << 20
 HEAD_BYTES = 4 << 20
+_BUFFER = 1 << 20  # lines are long: with the default of 8 KiB a reader is at work mostly for its buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,10 @@ class Parse:
         yield from parser.finish()
 
 
+def _no_store(_: Path) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Harness:
     """One harness, as the registry knows it."""
@@ -83,6 +90,7 @@ class Harness:
     stdout: Callable[[], Parser]
     session_at: Callable[[Path], Source]  # the session whose main file this is, with what lies beside it
     sessions_in: Callable[[Path], list[Source]]  # the root sessions below a folder, at the harness's own places
+    is_store: Callable[[Path], bool] = _no_store  # a file of many sessions (a database): `sessions_in` takes it too
 
     def stdout_source(self, path: Path) -> Source:
         """The stream that a file holds."""
@@ -93,7 +101,7 @@ def file_input(path: Path, part: Part, max_line: int = MAX_LINE) -> Input:
     """The lines of a file, streamed."""
 
     def lines() -> Iterator[bytes]:
-        with path.open("rb") as stream:
+        with path.open("rb", buffering=_BUFFER) as stream:
             yield from iter_lines(stream, max_line)
 
     return Input(part, lines)
@@ -103,18 +111,71 @@ def head_records(path: Path) -> list[dict[str, Any]]:
     """The first JSON objects of a file, for detection: at most 60 lines and 4 MiB of it.
 
     Lines that are no JSON object are passed over (noise, a torn end); escape codes before a brace are too.
+    A file that is one JSON document over many lines, or one too long, gives that document as far as its first
+    1 MiB tells: the members that are whole, and of the first list that is not, the items that are. Of a document
+    that is a list the objects in it count.
     """
     records: list[dict[str, Any]] = []
     size = 0
+    lines = document = False
     with path.open("rb") as stream:
         for number, line in enumerate(iter_lines(stream, HEAD_BYTES)):
             size += len(line)
             if number >= HEAD_LINES or size > HEAD_BYTES:
                 break
             record = _object(line)
+            if number == 0:
+                document = record is None and line.lstrip(b"\xef\xbb\xbf \t\r").startswith((b"{", b"["))
             if record is not None:
                 records.append(record)
+                lines = lines or line.startswith(b"{")  # nested objects of a document are indented
+    if document and not lines and (found := _document_head(path)):
+        return found[:HEAD_LINES]
     return records
+
+
+def _document_head(path: Path) -> list[dict[str, Any]]:
+    with path.open("rb") as stream:
+        data = stream.read(DOCUMENT_BYTES)
+    utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    text = data.decode("utf-16" if utf16 else "utf-8-sig", "replace")
+    decoder = json.JSONDecoder()
+    found: dict[str, Any] = {}
+    start = _after(text, 0)
+    members: list[Any] = []
+    try:
+        if text.startswith("[", start):
+            _items(decoder, text, start, members)
+        at = _after(text, start + 1)
+        while text.startswith('"', at):
+            key, at = decoder.raw_decode(text, at)
+            at = _after(text, at)
+            if text.startswith("[", at):
+                items = found[key] = []
+                at = _items(decoder, text, at, items)
+            else:
+                found[key], at = decoder.raw_decode(text, at)
+            at = _after(text, at)
+    except (ValueError, RecursionError):  # the end of what was read, or of what is JSON
+        pass
+    return [found] if found else [item for item in members if isinstance(item, dict)]
+
+
+def _items(decoder: json.JSONDecoder, text: str, at: int, items: list[Any]) -> int:
+    """Read a list item by item, so that what was read of it stays when it is cut; returns where it ends."""
+    at = _after(text, at + 1)
+    while not text.startswith("]", at):
+        item, at = decoder.raw_decode(text, at)
+        items.append(item)
+        at = _after(text, at)
+    return at + 1
+
+
+def _after(text: str, at: int) -> int:
+    """The position of the next token: past blanks, commas and colons."""
+    while at < len(text) and text[at] in " \t\r\n,:":
+        at += 1
+    return at
 
 
 def _object(line: bytes) -> dict[str, Any] | None:
@@ -135,14 +196,21 @@ def _object(line: bytes) -> dict[str, Any] | None:
 
 def walk_files(root: Path, suffixes: tuple[str, ...] = ()) -> Iterator[Path]:
     """The regular files below a folder in the order of their paths; links and special files are passed over."""
-    try:
-        entries = sorted(root.iterdir(), key=lambda p: p.name)
-    except (NotADirectoryError, FileNotFoundError):
-        return
-    for entry in entries:
-        if entry.is_symlink():
+    open_folders = [iter(_entries(root))]
+    while open_folders:
+        entry = next(open_folders[-1], None)
+        if entry is None:
+            open_folders.pop()
+        elif entry.is_symlink():
             continue
-        if entry.is_dir():
-            yield from walk_files(entry, suffixes)
+        elif entry.is_dir():
+            open_folders.append(iter(_entries(entry)))
         elif entry.is_file() and (not suffixes or entry.name.endswith(suffixes)):
             yield entry
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir(), key=lambda p: p.name)
+    except (NotADirectoryError, FileNotFoundError):
+        return []

@@ -11,7 +11,6 @@ import io
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
-import orjson
 from traceflow_formats import jsontext
 from traceflow_formats.trace import KINDS, STATUSES, TYPES, Event
 
@@ -38,7 +37,7 @@ def check_events(events: Iterable[Event]) -> None:
     run_usages = 0
     for event in events:
         assert event.type in TYPES, event
-        orjson.dumps(event.data)  # valid Unicode, plain JSON values
+        jsontext.dumps(event.data)  # valid Unicode, plain JSON values
         extra = event.data.get("extra") or {}
         assert isinstance(extra, dict)
         agent = extra.get("agentId")

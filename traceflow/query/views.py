@@ -195,7 +195,7 @@ FROM (
     SELECT *, coalesce(usage_source, 'harness') AS source,
         bool_or(coalesce(usage_source, '') = 'gateway') OVER (PARTITION BY job_id, trial_id) AS gateway,
         row_number() OVER (
-            PARTITION BY job_id, trial_id, agent_id, usage_source, message_id,
+            PARTITION BY job_id, trial_id, session_id, step_name, agent_id, usage_source, message_id,
                 CASE WHEN message_id IS NULL THEN seq END ORDER BY seq DESC) AS word
     FROM events WHERE type = 'usage' AND "scope" = 'call'
 ) u LEFT JOIN trials t ON t.job_id = u.job_id AND t.trial_id = u.trial_id

@@ -136,6 +136,10 @@ class Store:
         """The ids of all jobs, sorted."""
         return [name for name in self.backend.folders(JOBS) if self._has(name)]
 
+    def has_job(self, job_id: str) -> bool:
+        """Whether the job with exactly this id is in the store. Raises invalid_job for what is no id."""
+        return self.backend.exists(manifest_name(job_id))
+
     def _has(self, job_id: str) -> bool:
         try:
             return self.backend.exists(manifest_name(job_id))

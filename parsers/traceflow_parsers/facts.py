@@ -1,0 +1,92 @@
+"""Values of a harness's records that are taken over as they stand: counts, and the small facts beside a text."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import orjson
+from traceflow_formats import jsontext
+
+from .report import Report
+
+__all__ = ["as_dict", "as_list", "as_text", "count", "facts", "tool_input"]
+
+_LONGEST = 256  # a longer string is text, and text stands in the content
+_MOST = 60
+
+
+def as_dict(value: object) -> dict[str, Any]:
+    """The value where it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    """The value where it is an array, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def as_text(value: object) -> str | None:
+    """The value where it is a string that is not empty."""
+    return value if isinstance(value, str) and value else None
+
+
+def count(value: object) -> int | None:
+    """A number of tokens: a whole number from 0 on, else None. A count is right or absent, never mended."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value if value >= 0 else None
+    if isinstance(value, float) and 0 <= value < 2**53 and value.is_integer():
+        return int(value)
+    return None
+
+
+def facts(value: object, skip: Collection[str] = ()) -> dict[str, Any] | None:
+    """The numbers, flags and short strings of an object, nested one level; None where there are none.
+
+    The texts of a result stand in its content, so long strings and lists are left out here.
+    """
+    if not isinstance(value, Mapping):
+        return None
+    kept: dict[str, Any] = {}
+    for key, item in list(value.items())[:_MOST]:
+        if key in skip:
+            continue
+        if _small(item):
+            kept[key] = item
+        elif isinstance(item, Mapping):
+            inner = {k: v for k, v in list(item.items())[:_MOST] if _small(v)}
+            if inner:
+                kept[key] = inner
+    return kept or None
+
+
+def _small(value: object) -> bool:
+    if isinstance(value, str):
+        return 0 < len(value) <= _LONGEST
+    return isinstance(value, bool | int | float)
+
+
+def tool_input(arguments: object, report: Report) -> Any:
+    """What a call was given: the object of a JSON text, the text itself where it holds none, else the value.
+
+    Lone surrogates that were hidden in the text's escapes are replaced and counted in the report.
+    """
+    if not isinstance(arguments, str):
+        return arguments
+    if not arguments.strip():
+        return {}
+    raw = arguments.encode()
+    try:
+        value = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        repairs = jsontext.Repairs()
+        try:
+            value = jsontext.loads_repaired(raw, repairs)
+        except ValueError:
+            return arguments
+        report.warn("lone_surrogate", "lone surrogates were replaced by U+FFFD", repairs.surrogates)
+    if not isinstance(value, dict | list) or jsontext.too_deep(value):
+        return arguments
+    return jsontext.loads(raw, exact=True) if jsontext.rounded(value) else value

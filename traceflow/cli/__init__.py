@@ -1,0 +1,66 @@
+"""The command line: data on stdout, progress and messages on stderr, exit 0 done, 1 refused or nothing found, 2 usage.
+
+`run` is the one place where an exception becomes a line and an exit code. Command modules import what they
+need inside their functions, so that `--help` costs little.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from traceflow_formats.errors import TraceflowError
+
+__all__ = ["run"]
+
+
+def run(argv: list[str]) -> int:
+    """Run one command line and return the exit code."""
+    if argv in (["--version"], ["-V"]):
+        from traceflow import __version__
+
+        print(f"traceflow {__version__}")  # noqa: T201
+        return 0
+    from . import output
+    from .app import app
+
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        result = app(argv, standalone_mode=False, prog_name="traceflow")
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except TraceflowError as error:
+        output.print_error(error, as_json="--json" in argv)
+        return 1
+    except KeyboardInterrupt:
+        output.note("interrupted; nothing half done is left behind")
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone: no second error at exit
+        return 0
+    except OSError as error:
+        output.print_error(output.os_error(error), as_json="--json" in argv)
+        return 1
+    except Exception as error:
+        code = _usage(error)
+        if code is None:
+            raise
+        return code
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _usage(error: Exception) -> int | None:
+    """The exit code of an error of the option parser, after showing it; None for any other exception."""
+    show, code = getattr(error, "show", None), getattr(error, "exit_code", None)
+    if callable(show) and isinstance(code, int):
+        show()
+        return code
+    if type(error).__name__ == "Exit" and isinstance(code, int):
+        return code
+    if type(error).__name__ == "Abort":
+        return 130
+    return None

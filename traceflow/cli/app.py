@@ -1,0 +1,46 @@
+"""The commands, in the order that `traceflow --help` lists them."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from . import job, store, trial
+from .convert import convert
+from .export import export
+from .grep import grep
+from .import_ import import_
+from .sql import sql
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="traceflow",
+    help="Bring agent runs that were made anywhere into one store, ask questions of them, and get them out unchanged.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def root(
+    store_url: Annotated[
+        str | None, typer.Option("--store", envvar="TRACEFLOW_STORE", help="The store: a folder or a URL.")
+    ] = None,
+) -> None:
+    if store_url is not None:
+        os.environ["TRACEFLOW_STORE"] = store_url  # the commands' own option stands above it
+
+
+app.command("import")(import_)
+app.command()(export)
+app.command()(convert)
+app.command()(grep)
+app.command()(sql)
+app.add_typer(job.app, name="job")
+app.add_typer(trial.app, name="trial")
+app.add_typer(store.app, name="store")

@@ -1,0 +1,66 @@
+"""`traceflow store`: the care of a store."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from . import output
+from .options import AsJson, StoreOption, open_store
+
+app = typer.Typer(help="Look at a store, check it, clean it.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command()
+def info(store: StoreOption = None, as_json: AsJson = False) -> None:
+    """What the store holds, from its manifests alone."""
+    found = asdict(open_store(store).info())
+    if as_json:
+        output.print_json(found, indent=True)
+        return
+    for key, value in found.items():
+        output.write(f"{key:<10}{output.cell(value)}\n")
+
+
+@app.command()
+def verify(
+    job: Annotated[str | None, typer.Argument(help="Only this job.")] = None,
+    contents: Annotated[bool, typer.Option("--contents", help="Unpack every file as well.")] = False,
+    store: StoreOption = None,
+    as_json: AsJson = False,
+) -> int:
+    """Compare every object with its manifest. Exit 1 when something is wrong."""
+    opened = open_store(store)
+    with output.progress("verifying"):
+        report = opened.verify(opened.job(job) if job else None, contents=contents)
+    if as_json:
+        output.print_json(asdict(report), indent=True)
+    else:
+        for problem in report.problems:
+            output.write(output.cell(f"{problem.job_id} {problem.name}: {problem.message}") + "\n")
+        output.note(
+            f"{report.jobs} job(s), {report.objects} objects, {report.size} bytes, {report.contents} contents read: "
+            f"{len(report.problems)} problem(s)"
+        )
+    return 1 if report.problems else 0
+
+
+@app.command()
+def gc(
+    minutes: Annotated[
+        float, typer.Option("--minutes", min=0, help="Leave alone what was written to within so many minutes.")
+    ] = 60,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    store: StoreOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove what killed imports left behind."""
+    report = open_store(store).gc(minutes, dry_run)
+    if as_json:
+        output.print_json(asdict(report), indent=True)
+        return
+    for name in report.removed:
+        output.write(output.cell(name) + "\n")
+    output.note(f"{'would remove' if dry_run else 'removed'} {len(report.removed)} item(s), {report.size} bytes")

@@ -1,0 +1,65 @@
+"""What an export added: `traceflow.json` says it, and an import takes those files for what they are.
+
+A derived file is kept like every other, but it is never read as a trace and no export takes it for an original:
+it is made anew. The claim counts only for names that an export adds, and only while the content is the one
+that was added; anything else is an original, whatever `traceflow.json` says.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from traceflow_formats import jsontext
+
+from .tree import Tree, sha256_of
+
+__all__ = ["EXPORT_FORMAT", "EXPORT_VERSION", "MARK", "derived_files", "is_derived_name"]
+
+MARK = "traceflow.json"
+EXPORT_FORMAT = "traceflow-export"
+EXPORT_VERSION = 1
+_LIMIT = 64 << 20
+
+_AGENT_FILES = r"agent/(?:trajectory\.json|trace-parsed\.jsonl|agent-home\.json|images/[0-9A-Za-z._-]+)"
+_NAMES = re.compile(rf"[^/]+/(?:steps/[^/]+/)?{_AGENT_FILES}|[^/]+/traceflow\.json|traceflow\.json").fullmatch
+
+
+def is_derived_name(path: str) -> bool:
+    """Whether an export may add a file of this name."""
+    return _NAMES(path) is not None
+
+
+def derived_files(tree: Tree) -> frozenset[str]:
+    """The paths of a job's files that an export of ours added to it; empty where the job is no export."""
+    entry = tree.find(MARK)
+    if entry is None or entry.size > _LIMIT:
+        return frozenset()
+    with tree.open(entry) as stream:
+        claims = _claims(stream.read())
+    if claims is None:
+        return frozenset()
+    return frozenset({MARK} | {path for path, digest in claims.items() if _holds(tree, path, digest)})
+
+
+def _claims(data: bytes) -> dict[str, str] | None:
+    """Path to sha256 of the files that were added, or None for a file that is not ours."""
+    try:
+        value: Any = jsontext.loads(data)
+    except ValueError:
+        return None
+    if not isinstance(value, dict) or value.get("format") != EXPORT_FORMAT or value.get("version") != EXPORT_VERSION:
+        return None
+    added = value.get("derived")
+    if not isinstance(added, list):
+        return None
+    pairs = [(item.get("path"), item.get("sha256")) for item in added if isinstance(item, dict)]
+    return {path: digest for path, digest in pairs if isinstance(path, str) and isinstance(digest, str)}
+
+
+def _holds(tree: Tree, path: str, digest: str) -> bool:
+    entry = tree.find(path) if is_derived_name(path) else None
+    if entry is None:
+        return False
+    with tree.open(entry) as stream:
+        return sha256_of(stream) == digest
