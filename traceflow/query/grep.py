@@ -29,6 +29,7 @@ from .views import quote
 
 __all__ = ["Hit", "TrialCount", "TrialHits", "grep", "grep_counts", "job_grep", "trace_matcher"]
 
+MAX_SPANS = 100  # places that a hit names
 FIRST_EVENTS = 5  # events that a trial's group shows
 _PREFIX = 8  # characters of an id that are enough to name a trial
 _BATCH_BYTES = 256 << 20  # of events.parquet, per query
@@ -53,10 +54,10 @@ class Hit:
     text: str
     pattern: Pattern = field(repr=False)
 
-    def spans(self, limit: int = 100) -> list[tuple[int, int]]:
-        """The first places of `text` that match: start and end, in characters."""
-        found = self.pattern.compile().finditer(self.text)
-        return [match.span() for match in islice(found, limit)]
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """The places of `text` that match, at most 100: start and end, in characters. Found when asked for."""
+        return self._spans(MAX_SPANS)
 
     @property
     def line_number(self) -> int:
@@ -72,8 +73,11 @@ class Hit:
         return self.text[start : end if end >= 0 else len(self.text)]
 
     def _first(self) -> int:
-        spans = self.spans(1)
+        spans = self._spans(1)
         return spans[0][0] if spans else 0
+
+    def _spans(self, limit: int) -> tuple[tuple[int, int], ...]:
+        return tuple(match.span() for match in islice(self.pattern.compile().finditer(self.text), limit))
 
 
 class TrialCount(NamedTuple):
