@@ -105,16 +105,19 @@ def steps_of(document: dict[str, Any], agent: str | None = None) -> list[tuple[A
     return out
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.lists(sessions(), min_size=1, max_size=4))
+@settings(max_examples=6, deadline=None)
+@given(st.lists(sessions(), min_size=1, max_size=30))
 def test_steps_are_those_of_the_trajectory(tmp_path_factory: pytest.TempPathFactory, found: list[list[Event]]) -> None:
     store = Store.open(str(tmp_path_factory.mktemp("steps") / "s"), create=True)
-    write_job(store, "job", [({"trial_id": f"t{n}"}, events) for n, events in enumerate(found)])
-    query = """SELECT agent_id, step_id, source, message, n_tool_calls, prompt_tokens, completion_tokens, copied
-        FROM steps WHERE trial_id = 't{}' ORDER BY agent_id NULLS FIRST, step_id"""
-    for number, events in enumerate(found):
-        expected = sorted(steps_of(trajectory(events)), key=lambda step: (step[0] or "", step[1]))
-        assert sql(store, query.format(number)).fetchall() == expected
+    write_job(store, "job", [({"trial_id": f"{n:02d}"}, events) for n, events in enumerate(found)])
+    query = """SELECT trial_id, agent_id, step_id, source, message, n_tool_calls, prompt_tokens, completion_tokens,
+        copied FROM steps ORDER BY trial_id, agent_id NULLS FIRST, step_id"""
+    expected = [
+        (f"{number:02d}", *step)
+        for number, events in enumerate(found)
+        for step in sorted(steps_of(trajectory(events)), key=lambda step: (step[0] or "", step[1]))
+    ]
+    assert sql(store, query).fetchall() == expected
 
 
 def test_a_cost_of_which_a_part_is_not_known_is_absent() -> None:

@@ -57,6 +57,11 @@ class _Agent:
         return found
 
 
+def _paired(row: EventRow) -> bool:
+    """Whether the call of a result, or the result of a call, stands before it."""
+    return row.call_seq is not None and row.call_seq != row.seq
+
+
 class TotalsCounter:
     """Takes each event of one trial with its row and its step."""
 
@@ -84,9 +89,9 @@ class TotalsCounter:
         elif kind == "tool_call":
             tally = agent.tally(row.step_name)
             tally.tool_calls += 1
-            if row.call_seq != row.seq:  # its result came before it
+            if _paired(row):  # its result came before it
                 tally.answered(place.step)
-        elif kind == "tool_call_update" and row.call_seq != row.seq and is_result(event.data["update"]):
+        elif kind == "tool_call_update" and _paired(row) and is_result(event.data["update"]):
             agent.tally(row.step_name).answered(place.step)
 
     def _agent(self, name: str | None) -> _Agent:
