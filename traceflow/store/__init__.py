@@ -6,6 +6,7 @@ from .packs import Packed
 from .reading import FileRow
 from .schema import SCHEMA_VERSION
 from .store import GcReport, Problem, Store, StoreInfo, VerifyReport
+from .swap import JobRewriter, stored_row
 from .totals import Totals
 from .writer import JobWriter
 
@@ -14,6 +15,7 @@ __all__ = [
     "EventEncoder",
     "FileRow",
     "GcReport",
+    "JobRewriter",
     "JobWriter",
     "Manifest",
     "Packed",
@@ -23,4 +25,5 @@ __all__ = [
     "StoredObject",
     "Totals",
     "VerifyReport",
+    "stored_row",
 ]

@@ -17,11 +17,12 @@ from traceflow_formats.trace import TraceLine
 
 from . import reading
 from .backend import PARTIAL, Backend
-from .layout import JOBS, STORE, STORE_VERSION, job_folder, manifest_name
+from .layout import JOBS, STORE, STORE_VERSION, job_folder, manifest_name, revision_folder
 from .manifest import Manifest
 from .open import backend_for
 from .packs import Packed, PackReader
 from .reading import FileRow
+from .swap import JobRewriter
 from .writer import JobWriter
 
 __all__ = ["GcReport", "Problem", "Store", "StoreInfo", "VerifyReport"]
@@ -182,10 +183,18 @@ class Store:
         """A writer of a new job; see JobWriter."""
         return JobWriter(self.backend, job_id)
 
+    def rewriter(self, job: Manifest, keep: Iterable[str] = ()) -> JobRewriter:
+        """A writer of another revision of a job that takes its place; `keep` names tables that stay as they are.
+
+        See JobRewriter. Readers of the old revision can go on; `gc` removes it later.
+        """
+        return JobRewriter(self.backend, job, keep)
+
     def delete_job(self, job: Manifest) -> None:
         """Remove a job. It is gone at once; readers that are in the middle of it may fail."""
         self.backend.delete(manifest_name(job.job_id))
-        self.backend.delete_prefix(job.folder)
+        for revision in (*job.previous, job.revision):
+            self.backend.delete_prefix(revision_folder(job.job_id, revision))
 
     # -- trials, traces, files ---------------------------------------------------------------------------
 
@@ -335,13 +344,18 @@ class Store:
                     self._drop_partial(manifest.folder, minutes, dry_run, report)
                     continue
                 objects = list(self.backend.objects(f"{folder}/{revision}"))
-                if any(o.age < minutes * 60 for o in objects):
+                if any(o.age < minutes * 60 for o in objects) or self._became(name, revision):
                     continue
                 report.removed.append(f"{folder}/{revision}")
                 report.size += sum(o.size for o in objects)
                 if not dry_run:
                     self.backend.delete_prefix(f"{folder}/{revision}")
         return report
+
+    def _became(self, job_id: str, revision: str) -> bool:
+        """Whether a writer made this revision the job's while its folders were looked through."""
+        manifest = self._manifest(job_id)
+        return manifest is not None and manifest.revision == revision
 
     def _drop_partial(self, prefix: str, minutes: float, dry_run: bool, report: GcReport) -> None:
         for found in list(self.backend.objects(prefix)):

@@ -23,12 +23,12 @@ from traceflow_formats.times import epoch_us
 from .manifest import StoredObject
 from .schema import TABLES, arrow_schema
 
-__all__ = ["GROUP_BYTES", "GROUP_ROWS", "TableWriter", "fit_row", "fit_value"]
+__all__ = ["GROUP_BYTES", "GROUP_ROWS", "JSON_COLUMNS", "TableWriter", "fit_row", "fit_value"]
 
 GROUP_ROWS = 1024
 GROUP_BYTES = 16 << 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_JSON_COLUMNS = frozenset({"unknown_types", "warnings", "step_results", "extra"})
+JSON_COLUMNS = frozenset({"unknown_types", "warnings", "step_results", "extra"})
 
 
 class TableWriter:
@@ -170,7 +170,7 @@ def fit_row(table: str, row: Mapping[str, Any]) -> dict[str, Any]:
 def _fit(name: str, kind: pa.DataType, value: Any) -> Any:
     if value is None:
         return None
-    if name in _JSON_COLUMNS:
+    if name in JSON_COLUMNS:
         return jsontext.canonical(clean_value(value)[0]).decode() if value else None
     if name == "rewards":
         return [_reward(*pair) for pair in (value.items() if isinstance(value, Mapping) else value)]
