@@ -1,5 +1,6 @@
 """The store: jobs as immutable folders of Parquet tables and packs, on any file system."""
 
+from .datasets import Dataset, DatasetFile
 from .encoder import EventEncoder
 from .manifest import Manifest, StoredObject
 from .packs import Packed
@@ -12,6 +13,8 @@ from .writer import JobWriter
 
 __all__ = [
     "SCHEMA_VERSION",
+    "Dataset",
+    "DatasetFile",
     "EventEncoder",
     "FileRow",
     "GcReport",

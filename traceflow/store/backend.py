@@ -44,6 +44,7 @@ class Backend(Protocol):
     """
 
     url: str
+    moves_folders: bool  # whether `move_folder` works
 
     def read_bytes(self, name: str) -> bytes:
         """The whole object."""
@@ -67,6 +68,9 @@ class Backend(Protocol):
 
     def carry(self, source: str, target: str) -> None:
         """Make an object appear under a second name, without another copy of its bytes where that is possible."""
+
+    def move_folder(self, source: str, target: str) -> bool:
+        """Give a folder another name in one step: False when there is one of that name."""
 
     def exists(self, name: str) -> bool: ...
 
@@ -93,6 +97,8 @@ class Backend(Protocol):
 
 class LocalBackend:
     """A folder of the local file system."""
+
+    moves_folders = True
 
     def __init__(self, root: Path) -> None:
         self.root = Path(os.path.abspath(root))  # noqa: PTH100 - links in the path stay as the user wrote them
@@ -183,6 +189,16 @@ class LocalBackend:
             with self.open_read(source) as stream, self.create(target) as out:
                 shutil.copyfileobj(stream, out, 1 << 20)
         _sync_folder(path.parent)
+
+    def move_folder(self, source: str, target: str) -> bool:
+        try:
+            self._path(source).rename(self._path(target))
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                return False
+            raise
+        _sync_folder(self._path(target).parent)
+        return True
 
     def exists(self, name: str) -> bool:
         return self._path(name).is_file()

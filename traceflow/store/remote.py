@@ -32,6 +32,8 @@ _GENERIC = (AbstractFileSystem.pipe_file, AsyncFileSystem._pipe_file)
 class FsspecBackend:
     """The folder `root` of an fsspec file system. `FsspecBackend.open(url)` makes one."""
 
+    moves_folders = False
+
     def __init__(self, fs: Any, root: str, url: str) -> None:
         self._fs = fs
         self._root = root.rstrip("/")
@@ -97,6 +99,9 @@ class FsspecBackend:
     def carry(self, source: str, target: str) -> None:
         self._parent(target)
         self._fs.cp_file(self._path(source), self._path(target))
+
+    def move_folder(self, source: str, target: str) -> bool:
+        raise NotImplementedError("an object store moves no folders")
 
     def exists(self, name: str) -> bool:
         self._fs.invalidate_cache()

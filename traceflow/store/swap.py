@@ -15,7 +15,7 @@ from traceflow_formats import jsontext
 from traceflow_formats.errors import TraceflowError
 
 from .backend import Backend
-from .layout import manifest_name
+from .layout import job_folder, manifest_name
 from .manifest import Manifest, StoredObject
 from .packs import PACK_SIZE
 from .schema import TABLES
@@ -81,7 +81,9 @@ class JobRewriter(JobWriter):
     def _publish(self, manifest: Manifest) -> Manifest:
         # a kept table has the columns of the version that wrote it
         version = min(manifest.schema_version, self.old.schema_version) if self.keep else manifest.schema_version
-        manifest = replace(manifest, schema_version=version, previous=(*self.old.previous, self.old.revision))
+        there = set(self._backend.folders(job_folder(self.job_id)))
+        previous = tuple(name for name in (*self.old.previous, self.old.revision) if name in there)
+        manifest = replace(manifest, schema_version=version, previous=previous)
         name = manifest_name(self.job_id)
         if not self._backend.swap(name, self._before, manifest.to_bytes(), self._folder):
             raise self._conflict() if self._backend.exists(name) else self._gone()

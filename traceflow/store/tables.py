@@ -23,7 +23,7 @@ from traceflow_formats.times import epoch_us
 from .manifest import StoredObject
 from .schema import TABLES, arrow_schema
 
-__all__ = ["GROUP_BYTES", "GROUP_ROWS", "JSON_COLUMNS", "TableWriter", "fit_row", "fit_value"]
+__all__ = ["GROUP_BYTES", "GROUP_ROWS", "JSON_COLUMNS", "Hashing", "TableWriter", "fit_row", "fit_value"]
 
 GROUP_ROWS = 1024
 GROUP_BYTES = 16 << 20
@@ -39,7 +39,7 @@ class TableWriter:
         self.name = f"{table}.parquet"
         self.schema = arrow_schema(table)
         self.rows = 0
-        self._out = _Hashing(stream)
+        self._out = Hashing(stream)
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = 0
         self._writer = pq.ParquetWriter(
@@ -113,8 +113,8 @@ class TableObject:
             self._opened.__exit__(RuntimeError, RuntimeError("dropped"), None)
 
 
-class _Hashing:
-    """A stream for the Parquet writer that digests what passes."""
+class Hashing:
+    """A stream for a Parquet writer that digests what passes."""
 
     closed = False
 
