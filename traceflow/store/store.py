@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 from traceflow_formats import jsontext
 from traceflow_formats.errors import TraceflowError
@@ -84,7 +84,7 @@ class Store:
         self.url = backend.url
 
     @classmethod
-    def open(cls, url: str, create: bool = False) -> Store:
+    def open(cls, url: str, create: bool = False) -> Self:
         """The store in a folder, or at a URL that fsspec knows. With `create` one is made where there is none.
 
         Raises TraceflowError store_not_found, store_version (a later format), store_corrupt, or invalid_input when
