@@ -13,6 +13,7 @@ from .export import export
 from .grep import grep
 from .import_ import import_
 from .sql import sql
+from .validate import validate
 
 __all__ = ["app"]
 
@@ -38,6 +39,7 @@ def root(
 
 app.command("import")(import_)
 app.command()(export)
+app.command()(validate)
 app.command()(convert)
 app.command()(grep)
 app.command()(sql)
