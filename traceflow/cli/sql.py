@@ -34,7 +34,7 @@ def sql(
     store: StoreOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json: one object a line.")] = False,
 ) -> None:
-    """Ask the store in SQL: jobs, trials, rewards, events, steps, tool_calls, usage, errors, files.
+    """Ask the store in SQL: jobs, trials, rewards, events, steps, tool_calls, usage, errors, files, datasets, tasks.
 
     It reads and nothing else: no other file, no extension, no setting.
     """
