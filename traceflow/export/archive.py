@@ -15,8 +15,8 @@ from traceflow_formats import jsontext
 
 from ..archive import NewMember, Written, windows_problem
 from ..archive.names import NameTree
-from ..importer.derived import EXPORT_FORMAT, EXPORT_VERSION, MARK
 from ..limits import Limits
+from ..mark import EXPORT_FORMAT, EXPORT_VERSION, MARK
 from ..store import FileRow, Manifest, PackReader, Store
 from .derive import Derived
 from .target import write_archive
@@ -101,7 +101,7 @@ def contents_of(
         if original:
             yield from table.rows()
             return
-        kept = (row for row in table.rows() if not row.derived)
+        kept: Iterator[Content] = (row for row in table.rows() if not row.derived)
         if _is_taken(store, job):  # nothing that we add could be told from an original
             yield from kept
             return

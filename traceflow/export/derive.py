@@ -273,9 +273,7 @@ def trial_record(trial: Mapping[str, Any], rewards: Mapping[str, Any] | None = N
     record = {name: trial[name] for name in _RECORD_COLUMNS if trial[name] is not None}
     if trial["rewards"]:
         stated = rewards or {}
-        record["rewards"] = {
-            reward["name"]: _reward(stated.get(reward["name"]), reward) for reward in trial["rewards"]
-        }
+        record["rewards"] = {reward["name"]: _reward(stated.get(reward["name"]), reward) for reward in trial["rewards"]}
     parse = {name: trial[name] for name in _TRACE_COLUMNS if trial[name] is not None}
     for name in ("unknown_types", "warnings"):
         if trial[name]:

@@ -94,9 +94,7 @@ def _how_many(store: Store, job: Manifest) -> int:
 class _Team:
     """Processes that derive batches of trials; results come in the order of the trials."""
 
-    def __init__(
-        self, store: Store, job: Manifest, trials: list[dict[str, Any]], folder: Path, count: int
-    ) -> None:
+    def __init__(self, store: Store, job: Manifest, trials: list[dict[str, Any]], folder: Path, count: int) -> None:
         self._store, self._job, self._folder = store, job, folder
         self._trials = trials
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="traceflow-derive")

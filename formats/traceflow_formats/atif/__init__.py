@@ -17,12 +17,17 @@ Every other fact in `extra` stands in the `extra` of the step, call or result: s
 durationMs as stop_reason, request_id, exit_code and duration_ms, the rest under its own name.
 """
 
-from .build import AtifBuilder, trajectory
-from .check import Problem, problems, strict_problems, validate_strict
-from .document import Built, Summary
-from .images import ImageSink
-from .read import Reading, Totals, Warned, read_trajectory
-from .to_trace import Describe, events_of
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .build import AtifBuilder, trajectory
+    from .check import Problem, problems, strict_problems, validate_strict
+    from .document import Built, Summary
+    from .images import ImageSink
+    from .read import Reading, Totals, Warned, read_trajectory
+    from .to_trace import Describe, events_of
 
 __all__ = [
     "AtifBuilder",
@@ -41,3 +46,31 @@ __all__ = [
     "trajectory",
     "validate_strict",
 ]
+
+_WHERE = {
+    "AtifBuilder": "build",
+    "trajectory": "build",
+    "Problem": "check",
+    "problems": "check",
+    "strict_problems": "check",
+    "validate_strict": "check",
+    "Built": "document",
+    "Summary": "document",
+    "ImageSink": "images",
+    "Reading": "read",
+    "Totals": "read",
+    "Warned": "read",
+    "read_trajectory": "read",
+    "Describe": "to_trace",
+    "events_of": "to_trace",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A name is imported when it is asked for: a writer does without the models, which take long to import."""
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = globals()[name] = getattr(import_module(f".{_WHERE[name]}", __name__), name)
+    return value
