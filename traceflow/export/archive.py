@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import heapq
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from .derive import Derived
 from .target import write_archive
 from .worker import derived_in_order
 
-__all__ = ["Content", "Exported", "archive_name", "contents_of", "export_job"]
+__all__ = ["Content", "Exported", "archive_name", "contents_of", "export_job", "members_of"]
 
 _JOB_FACTS = (
     "original_job_id", "original_job_name", "started_at", "finished_at", "n_total_trials", "n_trials", "n_scored",
@@ -77,9 +78,12 @@ def export_job(
     """
     name = archive_name(job)
     seen = _Names()
-    with tempfile.TemporaryDirectory(prefix="traceflow-export-") as spool:
-        contents = seen.watch(contents_of(store, job, Path(spool), original=original, workers=workers))
-        written = write_archive(_members(store, job, contents, name, exact_modes=original), output, progress)
+    with (
+        tempfile.TemporaryDirectory(prefix="traceflow-export-", ignore_cleanup_errors=True) as spool,
+        closing(contents_of(store, job, Path(spool), original=original, workers=workers)) as found,
+        closing(seen.watch(found)) as contents,
+    ):
+        written = write_archive(members_of(store, job, contents, name, exact_modes=original), output, progress)
     return Exported(job.job_id, name, written, seen.derived, seen.warnings())
 
 
@@ -95,8 +99,9 @@ def archive_name(job: Manifest) -> str:
 
 def contents_of(
     store: Store, job: Manifest, spool: Path, *, original: bool, workers: int | None = None
-) -> Iterator[Content]:
+) -> Generator[Content, None, None]:
     """What an export of the job holds, in the order of the paths' bytes; derived contents are made as they come."""
+    spool.mkdir(parents=True, exist_ok=True)
     with store.file_table(job) as table:
         if original:
             yield from table.rows()
@@ -105,7 +110,8 @@ def contents_of(
         if _is_taken(store, job):  # nothing that we add could be told from an original
             yield from kept
             return
-        yield from heapq.merge(kept, _derived(store, job, spool, workers), key=_path_bytes)
+        with closing(_derived(store, job, spool, workers)) as derived:
+            yield from heapq.merge(kept, derived, key=_path_bytes)
 
 
 def _is_taken(store: Store, job: Manifest) -> bool:
@@ -114,16 +120,16 @@ def _is_taken(store: Store, job: Manifest) -> bool:
         return any(row.path == MARK or row.path.startswith(f"{MARK}/") for row in table.rows(MARK) if not row.derived)
 
 
-def _derived(store: Store, job: Manifest, spool: Path, workers: int | None) -> Iterator[Derived]:
+def _derived(store: Store, job: Manifest, spool: Path, workers: int | None) -> Generator[Content, None, None]:
     """What is added, in order. Our record comes between two trials, and lists what all of them got."""
     trials = sorted(store.trials(job), key=lambda trial: f"{trial['trial_name']}/".encode())
     before = sum(f"{trial['trial_name']}/".encode() < MARK.encode() for trial in trials)
-    results = derived_in_order(store, job, trials, spool, workers)
     added: list[Derived] = []
-    for _, made in zip(range(before), results, strict=False):
-        added.extend(made)
-        yield from made
-    rest = [made for trial in results for made in trial]
+    with closing(derived_in_order(store, job, trials, spool, workers)) as results:
+        for _, made in zip(range(before), results, strict=False):
+            added.extend(made)
+            yield from made
+        rest = [made for trial in results for made in trial]
     record = {
         "format": EXPORT_FORMAT,
         "version": EXPORT_VERSION,
@@ -141,9 +147,10 @@ def _path_bytes(item: Content) -> bytes:
     return item.path.encode()
 
 
-def _members(
+def members_of(
     store: Store, job: Manifest, contents: Iterable[Content], name: str, *, exact_modes: bool
 ) -> Iterator[NewMember]:
+    """The contents as members of an archive with that top folder; `exact_modes` keeps all permission bits."""
     packs = store.contents(job)
     for item in contents:
         path = f"{name}/{item.path}"
@@ -180,7 +187,7 @@ class _Names:
         self._tree = NameTree(_ANY_SIZE)
         self._windows: tuple[int, str, str] = 0, "", ""
 
-    def watch(self, contents: Iterator[Content]) -> Iterator[Content]:
+    def watch(self, contents: Iterator[Content]) -> Generator[Content, None, None]:
         for item in contents:
             self.derived += isinstance(item, Derived)
             if problem := windows_problem(item.path):

@@ -17,7 +17,7 @@ from traceflow_formats.errors import TraceflowError
 from ..archive import NewMember, Written, write_tar_gz
 from ..archive.urls import is_url, shown_url
 
-__all__ = ["is_folder_url", "join_url", "write_archive"]
+__all__ = ["is_folder_url", "join_url", "write_archive", "write_whole"]
 
 
 def write_archive(
@@ -52,6 +52,12 @@ def join_url(url: str, name: str) -> str:
     """A name in a folder at a URL; a query stays behind it."""
     base, mark, query = url.partition("?")
     return f"{base.rstrip('/')}/{name}{mark}{query}"
+
+
+def write_whole(url: str, content: bytes) -> None:
+    """A small file at a URL."""
+    with _at_url(url) as stream:
+        stream.write(content)
 
 
 def _open(url: str) -> tuple[Any, str]:

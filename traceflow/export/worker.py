@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -68,7 +68,7 @@ class Deriver:
 
 def derived_in_order(
     store: Store, job: Manifest, trials: list[dict[str, Any]], folder: Path, workers: int | None = None
-) -> Iterator[list[Derived]]:
+) -> Generator[list[Derived], None, None]:
     """What an export adds to each trial, in the order of `trials`; several processes where it is worth it.
 
     `workers` is how many (0: none, in this process; default: by the size of the job and the processors).
@@ -99,6 +99,7 @@ class _Team:
         self._trials = trials
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="traceflow-derive")
         self._own = threading.local()
+        self._given_up = False
         self._processes: list[subprocess.Popen[bytes]] = []
         self._futures: list[Future[list[list[Derived]]]] = []
 
@@ -120,6 +121,7 @@ class _Team:
             yield from future.result()
 
     def __exit__(self, *exception: Any) -> None:
+        self._given_up = any(exception)
         for future in self._futures:
             future.cancel()
         for process in self._processes:
@@ -139,6 +141,8 @@ class _Team:
     def _derive(self, batch: list[int]) -> list[list[Derived]]:
         process = self._process()
         answer = _ask(process, {"trials": batch}) if process is not None else None
+        if self._given_up:
+            return []
         if answer is None:  # it did not start, or has died: do its work here
             self._own.process = None
             with Deriver(self._store, self._job, self._folder / f"here-{batch[0]}") as deriver:

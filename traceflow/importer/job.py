@@ -85,7 +85,7 @@ def import_job(
         if store.has_job(job_id):
             raise _taken(job_id, job.name)
         trials = _read_trials(found, job_id, bounds, skip_invalid, warnings)
-        report = ImportReport(job_id, job.id, job.name or path.name, dry_run=dry_run)
+        report = ImportReport(job_id, job.id, job.name or found.name, dry_run=dry_run)
         _write(store, found, job, trials, report, warnings, bounds, dry_run, progress)
     return report
 
@@ -181,8 +181,12 @@ def _unique_ids(trials: list[_Trial], warnings: Warnings) -> None:
 def _id_from(tree: Tree) -> str:
     """The id of a job whose record has none: a UUIDv5 of the tree's digest."""
 
+    derived = derived_files(tree)
+
     def contents() -> Iterator[tuple[str, str]]:
         for entry in tree.files:
+            if entry.path in derived:  # an export of the job is the same job
+                continue
             with tree.open(entry) as stream:
                 yield entry.path, sha256_of(stream)
 
