@@ -49,8 +49,9 @@ class FileTable:
 
     def table(self, prefix: str, columns: Sequence[str]) -> pa.Table:
         """Some columns of the files whose path begins with `prefix`, in that order."""
-        names = tuple(columns)
-        found = list(self._tables(prefix, names))
+        names = list(columns)
+        read = tuple(dict.fromkeys(("path", *names)))  # the prefix is one of the path
+        found = [table.select(names) for table in self._tables(prefix, read)]
         schema = pa.schema([self._schema.field(name) for name in names])
         return pa.concat_tables(found) if found else schema.empty_table()
 
