@@ -192,6 +192,10 @@ class PackReader:
         """The whole content, checked."""
         return b"".join(self._chunks(packed, check=True))
 
+    def chunks(self, packed: Packed) -> Iterator[bytes]:
+        """The content in pieces of at most FRAME_SIZE bytes; after the last one the digest is compared."""
+        return self._chunks(packed, check=True)
+
     def read_range(self, packed: Packed, start: int, length: int) -> bytes:
         """Bytes `start` to `start + length` of the content; only frames that hold them are read."""
         end = min(packed.size, start + length)
