@@ -59,7 +59,7 @@ def test_a_home_folder_gives_a_trajectory_per_root_session_and_a_report_that_add
 
 @pytest.mark.parametrize("folder", BASIC, ids=lambda p: p.parent.name)
 def test_session_and_stdout_hold_the_same_calls_in_the_same_order(folder: Path, tmp_path: Path) -> None:
-    """Wherever both hold them: codex prints items without ids, kimi-cli cuts arguments, opencode prints as calls end."""
+    """Wherever both hold them: codex prints items without ids, kimi-cli cuts arguments, opencode prints calls late."""
     name = HARNESS[folder.parent.name.rsplit("-", 1)[0]]
     found = {}
     for source in ("home", "stdout.jsonl"):

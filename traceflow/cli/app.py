@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from . import job, store, trial
+from . import dataset, job, store, trial
 from .convert import convert
 from .export import export
 from .grep import grep
 from .import_ import import_
 from .sql import sql
+from .validate import validate
 
 __all__ = ["app"]
 
@@ -38,9 +39,11 @@ def root(
 
 app.command("import")(import_)
 app.command()(export)
+app.command()(validate)
 app.command()(convert)
 app.command()(grep)
 app.command()(sql)
 app.add_typer(job.app, name="job")
 app.add_typer(trial.app, name="trial")
+app.add_typer(dataset.app, name="dataset")
 app.add_typer(store.app, name="store")
