@@ -196,6 +196,36 @@ def test_every_fault_of_a_task_is_listed(tmp_path: Path) -> None:
     assert broken.line == 2
 
 
+@pytest.mark.parametrize(
+    ("folder", "hint"),
+    [
+        ("clean", None),
+        ("junk", None),
+        ("crlf", "matches after CRLF->LF"),
+        ("gitignore", "extra file tests/__pycache__/x.pyc"),
+    ],
+)
+def test_case_74_a_task_of_another_digest_says_why(tmp_path: Path, folder: str, hint: str | None) -> None:
+    case = Path(shutil.copytree(CASES / "74-task-content-hash-mismatch", tmp_path / "case"))
+    for name in ("junk", "gitignore"):  # git keeps no caches
+        (case / name / "tests" / "__pycache__").mkdir()
+        (case / name / "tests" / "__pycache__" / "x.pyc").write_bytes(b"\0")
+    digest = json.loads((case / "lock.json").read_text())["task"]["digest"]
+    report = validate(case / folder, digest=digest)
+    if hint is None:
+        assert report.problems == []
+        return
+    (problem,) = report.problems
+    assert (problem.code, problem.message.endswith(f"({hint})")) == ("hash_mismatch", True)
+
+
+def test_a_digest_is_asked_of_one_task_only() -> None:
+    for path, digest in ((FIXTURES / "tasks", "sha256:" + "0" * 64), (FIXTURES / "tasks" / "tour", "md5:1")):
+        with pytest.raises(TraceflowError) as caught:
+            validate(path, digest=digest)
+        assert caught.value.code == "invalid_input"
+
+
 def test_a_folder_without_task_toml_is_a_task_that_lacks_it(tmp_path: Path) -> None:
     task = make_task(tmp_path / "t")
     (task / "task.toml").unlink()
