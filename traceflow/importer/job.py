@@ -93,7 +93,7 @@ def import_job(
         linking = linker(store, [{"name": d.name, "version": d.version, "ref": d.ref} for d in job.datasets], flags)
         trials = _read_trials(found, job_id, bounds, skip_invalid, warnings)
         _link(trials, linking)
-        report = ImportReport(job_id, job.id, job.name or path.name, dry_run=dry_run)
+        report = ImportReport(job_id, job.id, job.name or found.name, dry_run=dry_run)
         report.dataset_flags = list(datasets)
         _write(store, found, job, trials, report, warnings, bounds, dry_run, progress)
     return report
@@ -196,8 +196,12 @@ def _unique_ids(trials: list[_Trial], warnings: Warnings) -> None:
 def _id_from(tree: Tree) -> str:
     """The id of a job whose record has none: a UUIDv5 of the tree's digest."""
 
+    derived = derived_files(tree)
+
     def contents() -> Iterator[tuple[str, str]]:
         for entry in tree.files:
+            if entry.path in derived:  # an export of the job is the same job
+                continue
             with tree.open(entry) as stream:
                 yield entry.path, sha256_of(stream)
 
