@@ -146,3 +146,59 @@ def delete(
         output.print_json({"deleted": found.job_id})
     else:
         output.note(f"deleted {name} ({found.job_id})")
+
+
+@app.command()
+def grep(
+    job: JobArgument,
+    pattern: Annotated[str, typer.Argument(help="An RE2 pattern over type and content, any case unless told.")],
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="At most so many trials.")] = 50,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="Only trials after this trial id.")] = None,
+    type_: Annotated[list[str] | None, typer.Option("--type", help="Only events of this type. Repeatable.")] = None,
+    fixed: Annotated[bool, typer.Option("-F", "--fixed-strings", help="The pattern is plain text.")] = False,
+    case_sensitive: Annotated[bool, typer.Option("--case-sensitive", "-s", help="Case counts.")] = False,
+    store: StoreOption = None,
+    as_json: AsJson = False,
+) -> int:
+    """Search a job trial by trial, in the order of their ids: the exact count and the first five events of each."""
+    from traceflow.query import job_grep
+
+    from .trial import summary
+
+    opened = open_store(store)
+    found = job_grep(
+        opened,
+        opened.job(job),
+        pattern,
+        limit=limit,
+        cursor=cursor,
+        types=type_,
+        fixed=fixed,
+        case_sensitive=case_sensitive,
+    )
+    for trial in found:
+        if as_json:
+            events = [{"seq": e.seq, "type": e.type, "data": e.data} for e in trial.events]
+            named = {"trial_id": trial.trial_id, "trial_name": trial.trial_name, "task_name": trial.task_name}
+            output.print_json({**named, "match_count": trial.match_count, "events": events})
+            continue
+        output.write(f"{output.cell(trial.trial_name)}: {trial.match_count} event(s), {trial.trial_id}\n")
+        for event in trial.events:
+            words = " ".join(summary(event)[:2000].split())[:140]
+            output.write(f"{event.seq:>8}  {event.type:<20}  {output.cell(words)}\n")
+    if len(found) == limit and not as_json:
+        output.note(f"more trials may match: go on with --cursor {found[-1].trial_id}")
+    return 0 if found else 1
+
+
+@app.command()
+def verify(
+    job: JobArgument,
+    contents: Annotated[bool, typer.Option("--contents", help="Unpack every file as well.")] = False,
+    store: StoreOption = None,
+    as_json: AsJson = False,
+) -> int:
+    """Compare every object of a job with its manifest. Exit 1 when something is wrong."""
+    from .store import verify as verify_store
+
+    return verify_store(job, contents, store, as_json)
