@@ -158,7 +158,8 @@ class ClaudeParser(JsonLineParser):
             elif isinstance(kind, str) and kind.endswith("tool_result"):  # a tool that ran at the provider
                 self.tool_result(block, None, time)
             elif kind != "redacted_thinking":
-                self.report.warn("unknown_block", f"a block of type {str(kind)[:40]!r} in a message was left out")
+                name = kind[:40] if isinstance(kind, str) else "?"
+                self.report.warn("unknown_block", f"a block of type {name!r} in a message was left out")
 
     def _tool_call(
         self, block: dict[str, Any], index: int, call: ModelCall, time: str | None, model: str | None
