@@ -28,21 +28,22 @@ from traceflow_formats.harbor import (
     trial_cost,
 )
 from traceflow_formats.harbor.layout import place_of, trial_folders
-from traceflow_formats.trace import Event
 
 from .. import __version__
 from ..limits import Limits
 from ..store import JobWriter, Store
 from .derived import derived_files
 from .incoming import Incoming, incoming
+from .parse import TrialTask
 from .report import ImportReport, Warnings
 from .rows import skipped_row, trial_row
 from .tree import Tree, sha256_of, tree_digest
-from .trial_trace import TrialTrace, find_trace
+from .workers import ParsedTrials, Workers, parsed_trials
 
 __all__ = ["import_job"]
 
 Progress = Callable[[int, str], None]
+_LOOK = 8  # files between two looks at what the workers have done
 
 
 @dataclass
@@ -67,10 +68,12 @@ def import_job(
     skip_invalid: bool = False,
     dry_run: bool = False,
     progress: Progress = lambda amount, word: None,
+    workers: Workers | None = None,
 ) -> ImportReport:
     """Import a Harbor job folder or archive into a store and report what landed.
 
-    `progress` is told bytes done and what is in hand. Raises TraceflowError: invalid_archive, upload_too_large,
+    `progress` is told bytes done and what is in hand. `workers` parse the trials where the job is worth it; what
+    lands is the same with and without them. Raises TraceflowError: invalid_archive, upload_too_large,
     not_a_job_dir, invalid_job, invalid_trial (unless `skip_invalid`), job_already_uploaded, io_error.
     """
     bounds = limits or Limits()
@@ -86,7 +89,7 @@ def import_job(
             raise _taken(job_id, job.name)
         trials = _read_trials(found, job_id, bounds, skip_invalid, warnings)
         report = ImportReport(job_id, job.id, job.name or path.name, dry_run=dry_run)
-        _write(store, found, job, trials, report, warnings, bounds, dry_run, progress)
+        _write(store, found, job, trials, report, warnings, bounds, dry_run, progress, workers)
     return report
 
 
@@ -210,13 +213,28 @@ def _write(
     limits: Limits,
     dry_run: bool,
     progress: Progress,
+    workers: Workers | None,
 ) -> None:
     tree = found.tree
     derived = derived_files(tree)
     by_name = {trial.name: trial for trial in trials}
-    with store.writer(report.job_id) as writer:
+    tasks = _tasks(tree, trials, derived, report.job_id, limits)
+    with store.writer(report.job_id) as writer, parsed_trials(tasks, workers) as parsed:
         digests: list[tuple[str, str]] = []
-        for entry in tree.entries:
+        waiting = iter(trials)
+        written = 0
+
+        def write_next() -> None:
+            nonlocal written
+            trial = next(waiting)
+            written += 1
+            progress(0, f"trial {written} of {len(trials)}: {trial.name}")
+            _write_trial(writer, tree, trial, parsed, report, warnings, limits)
+
+        for number, entry in enumerate(tree.entries):
+            if number % _LOOK == 0:
+                while written < len(trials) and parsed.ready():
+                    write_next()
             trial = by_name.get(place_of(entry.path).trial or "")
             if (trial is not None and not trial.keeps_files) or entry.size > limits.file_bytes:
                 continue
@@ -231,9 +249,8 @@ def _write(
             if entry.path not in derived:
                 digests.append((entry.path, packed.sha256))
             progress(entry.size, entry.path)
-        for trial in trials:
-            progress(0, trial.name)
-            _write_trial(writer, tree, trial, derived, report, warnings, limits)
+        while written < len(trials):
+            write_next()
         tree.verify()
         records = [trial.record for trial in trials if trial.record is not None]
         report.reported_totals = reported_totals(job, records).as_dict()
@@ -250,7 +267,7 @@ def _write_trial(
     writer: JobWriter,
     tree: Tree,
     trial: _Trial,
-    derived: frozenset[str],
+    parsed: ParsedTrials,
     report: ImportReport,
     warnings: Warnings,
     limits: Limits,
@@ -261,9 +278,9 @@ def _write_trial(
         report.skipped.append({"trial": trial.name, "code": code, "message": trial.message})
         writer.add_trial(skipped_row(trial.trial_id, trial.name, code, trial.message, trial.config))
         return
-    trace = _trace_of(tree, trial, record, derived, limits)
-    totals = writer.add_events(trial.trial_id, trace.events)
-    said = trace.report()
+    trace = next(parsed)
+    writer.add_batches(trial.trial_id, trace.batches)
+    totals, said = trace.totals, trace.report
     evolve = None
     evolve_data = tree.read(f"{trial.name}/evolve.json", limits.record_bytes)
     if evolve_data is not None:
@@ -287,34 +304,30 @@ def _write_trial(
         warnings.take([*said.get("warnings", ()), *said.get("problems", ())], trial.name)
 
 
-def _trace_of(tree: Tree, trial: _Trial, record: TrialRecord, derived: frozenset[str], limits: Limits) -> TrialTrace:
-    """The trace of a trial; of a multi-step one those of its steps, in their order, each event with its step."""
-    root = tree.root / trial.name
-    ignored = frozenset(tree.root / path for path in derived if path.startswith(f"{trial.name}/"))
-    own = find_trace(root / "agent", record.agent_name, limits.atif_bytes, ignored)
-    present = sorted(p.name for p in (root / "steps").iterdir() if p.is_dir()) if (root / "steps").is_dir() else []
-    if not present:
-        return own
-    order = {step.name: number for number, step in enumerate(record.steps)}
-    present.sort(key=lambda name: (order.get(name, len(order)), name))
-    parts = [
-        (name, find_trace(root / "steps" / name / "agent", record.agent_name, limits.atif_bytes, ignored))
-        for name in present
+def _tasks(tree: Tree, trials: list[_Trial], derived: frozenset[str], job_id: str, limits: Limits) -> list[TrialTask]:
+    """What is to be parsed: one task for each trial that was read, in their order."""
+    sizes: dict[str, int] = {}
+    ignored: dict[str, list[str]] = {}
+    for entry in tree.files:
+        name, _, rest = entry.path.partition("/")
+        if rest.startswith(("agent/", "steps/")):
+            sizes[name] = sizes.get(name, 0) + entry.size
+        if entry.path in derived:
+            ignored.setdefault(name, []).append(rest)
+    return [
+        TrialTask(
+            job_id,
+            trial.trial_id,
+            str(tree.root / trial.name),
+            trial.record.agent_name,
+            tuple(step.name for step in trial.record.steps if step.name),
+            tuple(ignored.get(trial.name, ())),
+            limits.atif_bytes,
+            sizes.get(trial.name, 0),
+        )
+        for trial in trials
+        if trial.record is not None
     ]
-    joined = TrialTrace(_joined(parts, own))
-    for name, part in [*parts, ("", own)]:
-        joined.parses.extend(part.parses)
-        joined.problems.extend(part.problems)
-        joined.files.extend(f"steps/{name}/agent/{file}" if name else file for file in part.files)
-    return joined
-
-
-def _joined(parts: list[tuple[str, TrialTrace]], own: TrialTrace) -> Iterator[Event]:
-    for name, part in parts:
-        for event in part.events:
-            extra = {**(event.data.get("extra") or {}), "stepName": name}
-            yield Event(event.type, {**event.data, "extra": extra})
-    yield from own.events
 
 
 def _job_facts(found: Incoming, job: JobRecord, report: ImportReport, digest: str) -> dict[str, Any]:
