@@ -280,7 +280,8 @@ def _trials_of(answer: _Answer) -> Iterator[ParsedTrial]:
     """The trials of one answer; their file is removed when the last one was taken."""
     assert answer.path is not None
     try:
-        with pa.OSFile(answer.path) as file, pa.ipc.open_stream(file) as reader:
+        options = pa.ipc.IpcReadOptions(use_threads=False)
+        with pa.memory_map(answer.path) as file, pa.ipc.open_stream(file, options=options) as reader:
             for count, totals, report in answer.trials:
                 yield ParsedTrial((reader.read_next_batch() for _ in range(count)), None, (totals, report))
     finally:
@@ -306,11 +307,10 @@ def _answer(path: Path, tasks: list[TrialTask]) -> _Answer:
     from ..store.schema import arrow_schema
 
     found: list[tuple[int, Totals, dict[str, Any] | None]] = []
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
     try:
         with (
             pa.OSFile(str(path), "wb") as file,
-            pa.ipc.new_stream(file, arrow_schema("events"), options=options) as out,
+            pa.ipc.new_stream(file, arrow_schema("events")) as out,
         ):
             for task in tasks:
                 parsing = Parsing(task)

@@ -7,6 +7,7 @@ jobs that were written before. Columns are never renamed, retyped or removed.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -198,6 +199,7 @@ FILES = (
 TABLES = {"trials": TRIALS, "events": EVENTS, "files": FILES}
 
 
+@functools.cache
 def arrow_schema(table: str) -> pa.Schema:
     """The schema of `trials`, `events` or `files` as it is written today."""
     return pa.schema([pa.field(c.name, c.type, nullable=c.null) for c in TABLES[table]])
