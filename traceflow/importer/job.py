@@ -33,7 +33,7 @@ from .. import __version__
 from ..limits import Limits
 from ..store import JobWriter, Store
 from .derived import derived_files
-from .incoming import Incoming, incoming
+from .incoming import Incoming, incoming, source_name
 from .parse import TrialTask
 from .report import ImportReport, Warnings
 from .rows import skipped_row, trial_row
@@ -62,7 +62,7 @@ class _Trial:
 
 def import_job(
     store: Store,
-    path: Path,
+    source: str | Path,
     *,
     limits: Limits | None = None,
     skip_invalid: bool = False,
@@ -70,14 +70,14 @@ def import_job(
     progress: Progress = lambda amount, word: None,
     workers: Workers | None = None,
 ) -> ImportReport:
-    """Import a Harbor job folder or archive into a store and report what landed.
+    """Import a Harbor job, a folder or archive at a path or URL, into a store and report what landed.
 
     `progress` is told bytes done and what is in hand. `workers` parse the trials where the job is worth it; what
     lands is the same with and without them. Raises TraceflowError: invalid_archive, upload_too_large,
     not_a_job_dir, invalid_job, invalid_trial (unless `skip_invalid`), job_already_uploaded, io_error.
     """
     bounds = limits or Limits()
-    with incoming(path, bounds, progress) as found:
+    with incoming(source, bounds, progress) as found:
         job = _read_job(found.tree, bounds)
         warnings = Warnings()
         warnings.take(found.warnings)
@@ -88,7 +88,7 @@ def import_job(
         if store.has_job(job_id):
             raise _taken(job_id, job.name)
         trials = _read_trials(found, job_id, bounds, skip_invalid, warnings)
-        report = ImportReport(job_id, job.id, job.name or path.name, dry_run=dry_run)
+        report = ImportReport(job_id, job.id, job.name or source_name(source), dry_run=dry_run)
         _write(store, found, job, trials, report, warnings, bounds, dry_run, progress, workers)
     return report
 
