@@ -35,6 +35,7 @@ SYSTEM = frozenset(
     }
 )  # fmt: skip
 _NEVER = 1 << 62
+_PARSED = Line.PARSED
 
 
 class ClaudeSession(ClaudeParser):
@@ -124,7 +125,7 @@ class ClaudeSession(ClaudeParser):
                 self._assistant(record, message)
             else:
                 self._user(record, message)
-            return Line.PARSED
+            return _PARSED
         if kind == "attachment":
             return self._attachment(record)
         if kind == "system":

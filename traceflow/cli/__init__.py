@@ -6,6 +6,7 @@ need inside their functions, so that `--help` costs little.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -25,6 +26,7 @@ def run(argv: list[str]) -> int:
     from . import output
     from .app import app
 
+    gc.set_threshold(100_000, 20, 20)  # events are trees that die young: looking for cycles among them finds none
     signal.signal(signal.SIGTERM, _terminate)
     try:
         result = app(argv, standalone_mode=False, prog_name="traceflow")

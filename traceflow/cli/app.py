@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from . import job, store, trial
+from . import dataset, job, store, trial
 from .convert import convert
 from .export import export
 from .grep import grep
@@ -43,4 +43,5 @@ app.command()(grep)
 app.command()(sql)
 app.add_typer(job.app, name="job")
 app.add_typer(trial.app, name="trial")
+app.add_typer(dataset.app, name="dataset")
 app.add_typer(store.app, name="store")

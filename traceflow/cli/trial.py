@@ -107,7 +107,8 @@ def trace(
         if as_json:
             output.print_json({"seq": event.seq, "type": event.type, "data": event.data})
         else:
-            output.write(f"{event.seq:>6}  {event.type:<20}  {output.cell(summary(event)[:140])}\n")
+            words = " ".join(summary(event)[:2000].split())[:140]  # one line: line feeds are blanks here
+            output.write(f"{event.seq:>6}  {event.type:<20}  {output.cell(words)}\n")
         count += 1
     return 0 if count else 1
 

@@ -13,13 +13,15 @@ from typing import Any
 import pyarrow as pa
 from traceflow_formats import jsontext
 
+from traceflow.store.dataset_schema import TASKS
+from traceflow.store.datasets import Dataset
 from traceflow.store.manifest import Manifest
 from traceflow.store.schema import TABLES, Column
 from traceflow.store.tables import fit_value
 
-__all__ = ["VIEWS", "job_rows", "quote", "statements", "table_source"]
+__all__ = ["VIEWS", "dataset_rows", "job_rows", "quote", "statements", "table_source"]
 
-VIEWS = ("jobs", "trials", "rewards", "events", "steps", "tool_calls", "usage", "errors", "files")
+VIEWS = ("jobs", "trials", "rewards", "events", "steps", "tool_calls", "usage", "errors", "files", "datasets", "tasks")
 
 _TIME = pa.timestamp("us")
 _JOBS: dict[str, pa.DataType] = {
@@ -42,6 +44,17 @@ _JOBS: dict[str, pa.DataType] = {
     "reported_completion_tokens": pa.int64(),
     "reported_cached_tokens": pa.int64(),
     "record": pa.string(),
+}
+
+_DATASETS: dict[str, pa.DataType] = {
+    "dataset": pa.string(),
+    "name": pa.string(),
+    "version": pa.string(),
+    "digest": pa.string(),
+    "n_tasks": pa.int64(),
+    "n_files": pa.int64(),
+    "size": pa.int64(),
+    "added_at": _TIME,
 }
 
 _SQL_TYPES = {
@@ -93,6 +106,20 @@ def _columns(columns: Iterable[Column], version: int) -> str:
     """The columns as a job of that version has them; later ones are null."""
     return ", ".join(
         f'"{c.name}"' if c.since <= version else f'NULL::{sql_type(c.type)} AS "{c.name}"' for c in columns
+    )
+
+
+def _task_source(datasets: Sequence[Dataset], root: str) -> str:
+    """A query for the tasks of these datasets."""
+    by_version: dict[int, list[str]] = {}
+    for dataset in datasets:
+        by_version.setdefault(dataset.schema_version, []).append(f"{root}{dataset.folder}/tasks.parquet")
+    columns = [column for column in TASKS if column.name != "files"]
+    if not by_version:
+        return f"SELECT {_columns(columns, 0)} WHERE false"
+    return " UNION ALL ".join(
+        f"SELECT {_columns(columns, version)} FROM read_parquet([{', '.join(map(quote, paths))}])"
+        for version, paths in sorted(by_version.items())
     )
 
 
@@ -209,10 +236,14 @@ SELECT job_id, trial_id, trial_name, task_name, r.name AS name, r.value AS value
 FROM trials, unnest(rewards) AS u(r)"""
 
 
-def statements(jobs: Sequence[Manifest], root: str) -> list[str]:
-    """What makes the views over these jobs, and the table `raw.jobs` that `job_rows` go into."""
-    columns = ", ".join(f'"{name}" {sql_type(kind)}' for name, kind in _JOBS.items())
-    made = ["CREATE SCHEMA raw", f"CREATE TABLE raw.jobs ({columns})", *_MACROS]
+def statements(jobs: Sequence[Manifest], root: str, datasets: Sequence[Dataset] = ()) -> list[str]:
+    """What makes the views over these jobs and datasets, and the tables `raw.jobs` and `raw.datasets` that
+    `job_rows` and `dataset_rows` go into."""
+    made = ["CREATE SCHEMA raw", *_MACROS]
+    for table, kinds in (("jobs", _JOBS), ("datasets", _DATASETS)):
+        columns = ", ".join(f'"{name}" {sql_type(kind)}' for name, kind in kinds.items())
+        made.append(f"CREATE TABLE raw.{table} ({columns})")
+    made.append(f"CREATE VIEW raw.tasks AS {_task_source(datasets, root)}")
     made += [f"CREATE VIEW raw.{table} AS {table_source(table, jobs, root)}" for table in TABLES]
     views: Mapping[str, str] = {
         "jobs": "SELECT * REPLACE (record::JSON AS record) FROM raw.jobs ORDER BY job_id",
@@ -225,6 +256,8 @@ def statements(jobs: Sequence[Manifest], root: str) -> list[str]:
         "usage": _USAGE,
         "errors": _ERRORS,
         "files": f"SELECT {_base('files', frozenset({'pack', 'offset', 'length', 'frames'}))} FROM raw.files",
+        "datasets": "SELECT * FROM raw.datasets ORDER BY name, version",
+        "tasks": "SELECT * REPLACE (config::JSON AS config) FROM raw.tasks",
     }
     return made + [f"CREATE VIEW main.{name} AS {views[name]}" for name in VIEWS]
 
@@ -256,8 +289,20 @@ def job_rows(jobs: Iterable[Manifest]) -> Iterator[dict[str, Any]]:
         }
         for name in ("original_job_id", "original_job_name", "imported_at", "started_at", "finished_at"):
             values[name] = record.get(name)
-        fitted = {name: fit_value(kind, values[name]) for name, kind in _JOBS.items()}
-        for name, kind in _JOBS.items():
-            if kind is _TIME and fitted[name] is not None:
-                fitted[name] = _EPOCH + timedelta(microseconds=fitted[name])
-        yield fitted
+        yield _fitted(values, _JOBS)
+
+
+def dataset_rows(datasets: Iterable[Dataset]) -> Iterator[dict[str, Any]]:
+    """The rows of `raw.datasets`, from the manifests."""
+    for dataset in datasets:
+        values = {name: getattr(dataset, name) for name in ("name", "version", "digest", "n_tasks", "n_files", "size")}
+        values |= {"dataset": dataset.label, "added_at": dataset.facts.get("added_at")}
+        yield _fitted(values, _DATASETS)
+
+
+def _fitted(values: Mapping[str, Any], kinds: Mapping[str, pa.DataType]) -> dict[str, Any]:
+    fitted = {name: fit_value(kind, values[name]) for name, kind in kinds.items()}
+    for name, kind in kinds.items():
+        if kind is _TIME and fitted[name] is not None:
+            fitted[name] = _EPOCH + timedelta(microseconds=fitted[name])
+    return fitted

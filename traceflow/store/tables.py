@@ -24,12 +24,12 @@ from traceflow_formats.times import epoch_us
 from .manifest import StoredObject
 from .schema import TABLES, arrow_schema
 
-__all__ = ["GROUP_BYTES", "GROUP_ROWS", "TableWriter", "fit_row", "fit_value"]
+__all__ = ["GROUP_BYTES", "GROUP_ROWS", "JSON_COLUMNS", "Hashing", "TableWriter", "fit_row", "fit_value"]
 
 GROUP_ROWS = 1024
 GROUP_BYTES = 16 << 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_JSON_COLUMNS = frozenset({"unknown_types", "warnings", "step_results", "extra"})
+JSON_COLUMNS = frozenset({"unknown_types", "warnings", "step_results", "extra"})
 
 
 class TableWriter:
@@ -40,7 +40,7 @@ class TableWriter:
         self.name = f"{table}.parquet"
         self.schema = arrow_schema(table)
         self.rows = 0
-        self._out = _Hashing(stream)
+        self._out = Hashing(stream)
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = 0
         self._writer = pq.ParquetWriter(
@@ -114,8 +114,8 @@ class TableObject:
             self._opened.__exit__(RuntimeError, RuntimeError("dropped"), None)
 
 
-class _Hashing:
-    """A stream for the Parquet writer that digests what passes."""
+class Hashing:
+    """A stream for a Parquet writer that digests what passes."""
 
     closed = False
 
@@ -171,7 +171,7 @@ def fit_row(table: str, row: Mapping[str, Any]) -> dict[str, Any]:
 def _fit(name: str, kind: pa.DataType, value: Any) -> Any:
     if value is None:
         return None
-    if name in _JSON_COLUMNS:
+    if name in JSON_COLUMNS:
         return jsontext.canonical(clean_value(value)[0]).decode() if value else None
     if name == "rewards":
         return [_reward(*pair) for pair in (value.items() if isinstance(value, Mapping) else value)]
