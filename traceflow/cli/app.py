@@ -12,6 +12,7 @@ from .convert import convert
 from .export import export
 from .grep import grep
 from .import_ import import_
+from .limits import limits
 from .sql import sql
 
 __all__ = ["app"]
@@ -41,6 +42,7 @@ app.command()(export)
 app.command()(convert)
 app.command()(grep)
 app.command()(sql)
+app.command()(limits)
 app.add_typer(job.app, name="job")
 app.add_typer(trial.app, name="trial")
 app.add_typer(dataset.app, name="dataset")

@@ -22,7 +22,7 @@ from ..archive.urls import is_url, shown_url
 from ..limits import Limits, format_size
 from .tree import Tree, list_tree
 
-__all__ = ["Incoming", "incoming", "jobs_below", "source_name"]
+__all__ = ["Incoming", "incoming", "is_job_folder", "jobs_below", "source_name"]
 
 Progress = Callable[[int, str], None]
 _RECORDS = ("config.json", "result.json")
@@ -73,9 +73,9 @@ def source_name(source: str | Path) -> str:
 
 def _folder(path: Path, name: str, left_out: dict[str, int], limits: Limits) -> Incoming:
     root = path
-    if not _has_records(path):
+    if not is_job_folder(path):
         inside = list(path.iterdir())
-        if len(inside) != 1 or not _has_records(inside[0]):
+        if len(inside) != 1 or not is_job_folder(inside[0]):
             raise _no_job(path, name)
         root = inside[0]
         left_out = {p.removeprefix(root.name + "/"): size for p, size in left_out.items()}
@@ -83,7 +83,8 @@ def _folder(path: Path, name: str, left_out: dict[str, int], limits: Limits) -> 
     return Incoming(tree, "folder", left_out | {e.path: e.size for e in tree.files if e.size > limits.file_bytes})
 
 
-def _has_records(folder: Path) -> bool:
+def is_job_folder(folder: Path) -> bool:
+    """Whether a folder holds the two records of a job."""
     return not folder.is_symlink() and all((folder / name).is_file() for name in _RECORDS)
 
 

@@ -14,7 +14,7 @@ import signal
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -28,7 +28,7 @@ from traceflow_formats.errors import TraceflowError
 from ..store import Totals
 from .parse import Parsing, TrialTask
 
-__all__ = ["ParsedTrial", "ParsedTrials", "Workers", "parsed_trials"]
+__all__ = ["ParsedTrial", "ParsedTrials", "Workers", "parsed_trials", "usable_cpus"]
 
 _BATCH_TRIALS = 32
 _BATCH_BYTES = 4 << 20
@@ -69,9 +69,12 @@ class ParsedTrials(Protocol):
 
 
 @contextmanager
-def parsed_trials(tasks: Sequence[TrialTask], workers: Workers | None) -> Iterator[ParsedTrials]:
-    """The trials of one job, parsed by the workers when they are worth it, else here, one after the other."""
-    if workers is not None and workers.worth(tasks):
+def parsed_trials(tasks: Iterable[TrialTask], workers: Workers | None, count: int, size: int) -> Iterator[ParsedTrials]:
+    """The trials of one job, parsed by the workers when they are worth it, else here, one after the other.
+
+    There are `count` tasks of `size` bytes in all; each is taken shortly before it is needed.
+    """
+    if workers is not None and workers.worth(count, size):
         with workers.parsing(tasks) as stream:
             yield stream
     else:
@@ -109,6 +112,12 @@ class _Answer:
     crash: str | None = None
 
 
+def usable_cpus() -> int:
+    """CPUs that this process may use, at most eight: the importer's own work bounds what more would bring."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(count, 8)
+
+
 class Workers:
     """`count` worker processes for any number of jobs, started when they are first needed. Close it at the end.
 
@@ -128,11 +137,11 @@ class Workers:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def worth(self, tasks: Sequence[TrialTask]) -> bool:
-        """Whether a job of these tasks is for the workers."""
-        if self.count < 2 or len(tasks) < 2:
+    def worth(self, count: int, size: int) -> bool:
+        """Whether a job of so many trials and bytes is for the workers."""
+        if self.count < 2 or count < 2:
             return False
-        return self.always or sum(task.size for task in tasks) + len(tasks) * _TRIAL_COST > _WORTH
+        return self.always or size + count * _TRIAL_COST > _WORTH
 
     def close(self) -> None:
         """End the processes, whatever they are doing."""
