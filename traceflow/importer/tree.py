@@ -50,7 +50,10 @@ class Tree:
 
     def open(self, entry: Entry) -> BinaryIO:
         """The content of a file. Raises io_error when it is no longer the file that was listed."""
-        descriptor = os.open(f"{self.root}/{entry.path}", os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        try:
+            descriptor = os.open(f"{self.root}/{entry.path}", os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        except FileNotFoundError:
+            raise changed(entry.path) from None
         stream = os.fdopen(descriptor, "rb", buffering=_BUFFER if entry.size > _SMALL else 0)
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or (found.st_size, found.st_mtime_ns) != (entry.size, entry.mtime_ns):
