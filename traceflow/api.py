@@ -10,14 +10,14 @@ Failures are `TraceflowError`s with a stable `code`.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from traceflow_formats import jsontext
 from traceflow_formats.errors import TraceflowError
 
-from .store import Manifest
+from .store import Dataset, Manifest
 from .store import Store as _Store
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from traceflow_parsers.source import Parse
 
     from .export import Exported
-    from .importer import ImportReport
+    from .importer import ImportReport, Relinked
     from .limits import Limits
     from .query import Hit, TrialHits
 
@@ -42,11 +42,26 @@ class Store(_Store):
         limits: Limits | None = None,
         skip_invalid: bool = False,
         dry_run: bool = False,
+        datasets: Sequence[str] = (),
     ) -> ImportReport:
-        """Import a Harbor job folder or archive; see `traceflow import`."""
+        """Import a Harbor job folder or archive; see `traceflow import`. `datasets` are name@version, as of -d."""
         from .importer import import_job
 
-        return import_job(self, Path(path), limits=limits, skip_invalid=skip_invalid, dry_run=dry_run)
+        return import_job(
+            self, Path(path), limits=limits, skip_invalid=skip_invalid, dry_run=dry_run, datasets=datasets
+        )
+
+    def add_dataset(self, path: str | Path, name: str, version: str, *, limits: Limits | None = None) -> Dataset:
+        """Check a folder of tasks, or an archive of one, and keep it; see `traceflow dataset add`."""
+        from .importer import add_dataset
+
+        return add_dataset(self, Path(path), name, version, limits=limits).dataset
+
+    def relink(self, job: Manifest | str, datasets: Sequence[str] = ()) -> Relinked:
+        """Link the trials of a job to tasks as an import would now; see `traceflow job relink`."""
+        from .importer import relink_job
+
+        return relink_job(self, self.job(job) if isinstance(job, str) else job, datasets)
 
     def export(self, job: Manifest | str, out: str | Path | BinaryIO, *, original: bool = False) -> Exported:
         """Write a job as a deterministic .tar.gz; see `traceflow export`."""

@@ -14,6 +14,7 @@ from .grep import grep
 from .import_ import import_
 from .limits import limits
 from .sql import sql
+from .validate import validate
 
 __all__ = ["app"]
 
@@ -39,6 +40,7 @@ def root(
 
 app.command("import")(import_)
 app.command()(export)
+app.command()(validate)
 app.command()(convert)
 app.command()(grep)
 app.command()(sql)

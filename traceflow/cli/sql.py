@@ -96,7 +96,6 @@ def _values(batch: Any) -> Iterator[list[Any]]:
 
 def _write(relation: Any, chosen: Format, file: Any) -> None:
     import pyarrow as pa
-    import pyarrow.csv as pc
     import pyarrow.parquet as pq
 
     reader = _reader(relation)
@@ -108,10 +107,6 @@ def _write(relation: Any, chosen: Format, file: Any) -> None:
         with pa.ipc.new_stream(file, reader.schema) as stream:
             for batch in reader:
                 stream.write_batch(batch)
-    elif chosen is Format.csv and not any(pa.types.is_nested(field.type) for field in reader.schema):
-        with pc.CSVWriter(file, reader.schema) as table:
-            for batch in reader:
-                table.write_batch(batch)
     else:
         _write_rows(reader, chosen, file)
 

@@ -31,10 +31,12 @@ _ENDINGS = re.compile(r"\.(?:tar\.gz|tgz|tar\.zst|tzst|tar|zip)\Z", re.IGNORECAS
 
 @dataclass
 class Incoming:
-    """A job's files, and where they came from: `kind` is folder or the archive's format."""
+    """A job's files, and where they came from: `kind` is folder or the archive's format, `name` the job's name
+    where its records have none: the folder's, also of one inside an archive, else the archive's."""
 
     tree: Tree
     kind: str
+    name: str
     oversized: dict[str, int] = field(default_factory=dict)  # files over `file_bytes`, not unpacked: path -> bytes
     warnings: list[dict[str, Any]] = field(default_factory=list)
 
@@ -54,14 +56,14 @@ def incoming(source: str | Path, limits: Limits, progress: Progress = lambda amo
             path, left_out = fetched.path, {member.name: member.size for member in fetched.left_out}
         name = shown_url(str(source)) if is_url(str(source)) else str(path)
         if path.is_dir():
-            yield _folder(path, name, left_out, limits)
+            yield _folder(path, source, name, left_out, limits)
             return
         if not path.exists():
             raise TraceflowError("not_found", f"{path}: no such file or folder", path=str(path))
         if not path.is_file():
             raise TraceflowError("invalid_input", f"{path}: neither a folder nor an archive", path=str(path))
         spool = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="traceflow-import-")))
-        yield _archive(path, spool, limits.within_disk(spool), progress)
+        yield _archive(path, source, spool, limits.within_disk(spool), progress)
 
 
 def source_name(source: str | Path) -> str:
@@ -71,16 +73,17 @@ def source_name(source: str | Path) -> str:
     return _ENDINGS.sub("", name) or name or text
 
 
-def _folder(path: Path, name: str, left_out: dict[str, int], limits: Limits) -> Incoming:
-    root = path
+def _folder(path: Path, source: str | Path, name: str, left_out: dict[str, int], limits: Limits) -> Incoming:
+    root, called = path, source_name(source)
     if not is_job_folder(path):
         inside = list(path.iterdir())
         if len(inside) != 1 or not is_job_folder(inside[0]):
             raise _no_job(path, name)
-        root = inside[0]
+        root, called = inside[0], inside[0].name
         left_out = {p.removeprefix(root.name + "/"): size for p, size in left_out.items()}
     tree = list_tree(root, limits)
-    return Incoming(tree, "folder", left_out | {e.path: e.size for e in tree.files if e.size > limits.file_bytes})
+    oversized = left_out | {e.path: e.size for e in tree.files if e.size > limits.file_bytes}
+    return Incoming(tree, "folder", called, oversized)
 
 
 def is_job_folder(folder: Path) -> bool:
@@ -88,7 +91,7 @@ def is_job_folder(folder: Path) -> bool:
     return not folder.is_symlink() and all((folder / name).is_file() for name in _RECORDS)
 
 
-def _archive(path: Path, spool: Path, limits: Limits, progress: Progress) -> Incoming:
+def _archive(path: Path, source: str | Path, spool: Path, limits: Limits, progress: Progress) -> Incoming:
     checked = scan(path, limits)
     prefix = job_root([member.name for member in checked.members if not member.directory])
     big = {m.name.removeprefix(prefix): m.size for m in checked.members if m.size > limits.file_bytes}
@@ -96,7 +99,7 @@ def _archive(path: Path, spool: Path, limits: Limits, progress: Progress) -> Inc
     target = spool / "job"
     unpack(path, target, checked, limits)
     tree = list_tree(target / prefix if prefix else target, limits)
-    return Incoming(tree, checked.format, big, checked.warnings)
+    return Incoming(tree, checked.format, prefix.rstrip("/") or source_name(source), big, checked.warnings)
 
 
 class _FetchProgress:

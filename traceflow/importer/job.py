@@ -24,7 +24,7 @@ from .. import __version__
 from ..limits import Limits
 from ..store import JobWriter, Manifest, Store
 from .derived import derived_files
-from .incoming import Incoming, incoming, source_name
+from .incoming import Incoming, incoming
 from .links import flagged, linker, rollup
 from .parse import TrialTask
 from .report import ImportReport, Warnings
@@ -77,7 +77,7 @@ def import_job(
         trials = read_trials(found, job_id, bounds, skip_invalid, warnings)
         _warn_of_large_files(found, trials, bounds, warnings)
         link_trials(trials, linking)
-        report = ImportReport(job_id, job.id, job.name or source_name(source), dry_run=dry_run, replaced=there)
+        report = ImportReport(job_id, job.id, job.name or found.name, dry_run=dry_run, replaced=there)
         report.dataset_flags = list(datasets)
         with _writer(store, job_id, store.job(job_id) if there else None, dry_run) as writer:
             _write(writer, store, found, job, trials, report, warnings, bounds, progress, workers)
@@ -117,8 +117,12 @@ def _read_job(tree: Tree, limits: Limits) -> JobRecord:
 def _id_from(tree: Tree) -> str:
     """The id of a job whose record has none: a UUIDv5 of the tree's digest."""
 
+    derived = derived_files(tree)
+
     def contents() -> Iterator[tuple[str, str]]:
         for entry in tree.files:
+            if entry.path in derived:  # an export of the job is the same job
+                continue
             with tree.open(entry) as stream:
                 yield entry.path, sha256_of(stream)
 

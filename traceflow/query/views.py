@@ -68,7 +68,7 @@ _SQL_TYPES = {
 }
 _EPOCH = datetime(1970, 1, 1)
 _JSON = frozenset({"unknown_types", "warnings", "step_results", "extra"})
-_FLAGS = frozenset({"compaction", "abandoned", "copied", "retried"})
+_FLAGS = frozenset({"delta", "compaction", "abandoned", "copied", "retried"})
 
 
 def quote(text: str) -> str:
@@ -141,6 +141,9 @@ def _base(table: str, without: frozenset[str] = frozenset()) -> str:
 
 # U+0001 in an input stands for the next piece of the text; pieces are joined by a line feed, parts are their starts
 _MACROS = (
+    # the blocks of a message are set apart by an empty line, as in the trajectory; a delta continues its block
+    "CREATE MACRO raw.block(txt, delta) AS CASE WHEN txt = '' OR delta THEN txt ELSE chr(10) || chr(10) || txt END",
+    "CREATE MACRO raw.blocks(txt, delta_first) AS CASE WHEN delta_first THEN txt ELSE substring(txt, 3) END",
     """CREATE MACRO raw.pieces(txt, parts) AS
         CASE WHEN parts IS NULL THEN [txt]
         ELSE list_transform(list_prepend(0, parts), lambda start, n:
@@ -164,27 +167,31 @@ SELECT job_id, trial_id, agent_id, step_id,
     CASE arg_min(CASE
             WHEN type = 'prompt' THEN CASE WHEN rest ->> '$._prompt.role' = 'system' THEN 2 ELSE 1 END
             WHEN type = 'user_message_chunk' THEN CASE WHEN injected IS NOT NULL OR compaction THEN 2 ELSE 1 END
+            WHEN type = 'tool_call_update' THEN 2
             ELSE 3 END, seq)
         WHEN 1 THEN 'user' WHEN 2 THEN 'system' ELSE 'agent' END AS source,
-    coalesce(string_agg("text", '' ORDER BY seq) FILTER (
-        type IN ('prompt', 'user_message_chunk', 'agent_message_chunk')), '') AS message,
-    string_agg("text", '' ORDER BY seq) FILTER (type = 'agent_thought_chunk') AS reasoning,
+    coalesce(raw.blocks(string_agg(raw.block("text", delta), '' ORDER BY seq) FILTER (said),
+        arg_min(delta, seq) FILTER (said AND "text" <> '')), '') AS message,
+    raw.blocks(string_agg(raw.block("text", delta), '' ORDER BY seq) FILTER (type = 'agent_thought_chunk'),
+        arg_min(delta, seq) FILTER (type = 'agent_thought_chunk' AND "text" <> '')) AS reasoning,
     string_agg("text", chr(10) ORDER BY seq) FILTER (type = 'error') AS error,
     max(model) AS model,
     max(message_id) AS message_id,
     count(*) FILTER (type = 'tool_call') AS n_tool_calls,
     count(*) FILTER (type = 'tool_call_update' AND status = 'failed') AS n_failed,
-    arg_max(prompt_tokens, seq) FILTER (type = 'usage') AS prompt_tokens,
-    arg_max(completion_tokens, seq) FILTER (type = 'usage') AS completion_tokens,
-    arg_max(cached_tokens, seq) FILTER (type = 'usage') AS cached_tokens,
-    arg_max(cost_usd, seq) FILTER (type = 'usage') AS cost_usd,
+    arg_max_null(prompt_tokens, seq) FILTER (type = 'usage') AS prompt_tokens,
+    arg_max_null(completion_tokens, seq) FILTER (type = 'usage') AS completion_tokens,
+    arg_max_null(cached_tokens, seq) FILTER (type = 'usage') AS cached_tokens,
+    arg_max_null(cost_usd, seq) FILTER (type = 'usage') AS cost_usd,
     min(timestamp) AS started_at,
     max(timestamp) AS ended_at,
     min(seq) AS first_seq,
     max(seq) AS last_seq,
     bool_or(copied) AS copied,
     max(step_name) AS step_name
-FROM events WHERE step_id IS NOT NULL
+FROM (
+    SELECT *, type IN ('prompt', 'user_message_chunk', 'agent_message_chunk') AS said FROM events
+) WHERE step_id IS NOT NULL
 GROUP BY job_id, trial_id, agent_id, step_id"""
 
 _TOOL_CALLS = """
@@ -202,7 +209,7 @@ FROM events c LEFT JOIN (
         max(seq) AS result_seq
     FROM events WHERE type = 'tool_call_update' AND call_seq IS NOT NULL
     GROUP BY job_id, trial_id, call_seq
-) r ON r.job_id = c.job_id AND r.trial_id = c.trial_id AND r.call_seq = c.seq
+) r ON r.job_id = c.job_id AND r.trial_id = c.trial_id AND r.call_seq = c.call_seq
 WHERE c.type = 'tool_call'"""
 
 # a source may state the usage of a call several times: its last word counts. Where a gateway measured the calls

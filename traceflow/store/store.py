@@ -19,12 +19,14 @@ from . import datasets, reading
 from .backend import PARTIAL, Backend
 from .dataset_writer import DatasetWriter
 from .datasets import Dataset, DatasetFile
+from .filetable import FileTable
 from .layout import JOBS, STORE, STORE_VERSION, job_folder, manifest_name, revision_folder
 from .manifest import Manifest, StoredObject
 from .open import backend_for
 from .packs import Packed, PackReader
 from .reading import FileRow
 from .swap import JobRewriter
+from .tracereader import TraceReader
 from .writer import JobWriter
 
 __all__ = ["GcReport", "Problem", "Store", "StoreInfo", "VerifyReport"]
@@ -247,6 +249,14 @@ class Store:
     def file(self, job: Manifest, path: str) -> FileRow:
         """One file by its path. Raises TraceflowError not_found."""
         return reading.file_row(self.backend, job, path)
+
+    def file_table(self, job: Manifest) -> FileTable:
+        """The files of a job in the order of their paths, as a context; for jobs of very many files."""
+        return FileTable(self.backend, job)
+
+    def trace_reader(self, job: Manifest) -> TraceReader:
+        """A reader of the traces of many trials of a job, as a context."""
+        return TraceReader(self.backend, job)
 
     def open_file(self, job: Manifest, file: FileRow | str) -> BinaryIO:
         """The content of a file as a stream; at its end its digest is checked (store_corrupt)."""

@@ -19,10 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from traceflow_formats import jsontext
 from traceflow_formats.text import clean_text, clean_value
-from traceflow_formats.times import epoch_us
 
 from .manifest import StoredObject
-from .schema import TABLES, arrow_schema
+from .schema import TABLES, arrow_schema, microseconds
 
 __all__ = ["GROUP_BYTES", "GROUP_ROWS", "JSON_COLUMNS", "Hashing", "TableWriter", "fit_row", "fit_value"]
 
@@ -226,10 +225,7 @@ def _reward(name: str, value: Any) -> dict[str, Any]:
 
 def _time(value: Any) -> int | None:
     if isinstance(value, str):
-        try:
-            return epoch_us(value)
-        except OverflowError:
-            return None
+        return microseconds(value)
     if isinstance(value, datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
         delta = moment - _EPOCH
