@@ -15,6 +15,9 @@ from traceflow_formats.errors import TraceflowError
 
 __all__ = ["run"]
 
+_INTERRUPT_CODE = 130
+_INTERRUPTED = "interrupted; nothing half done is left behind"
+
 
 def run(argv: list[str]) -> int:
     """Run one command line and return the exit code."""
@@ -31,13 +34,15 @@ def run(argv: list[str]) -> int:
     try:
         result = app(argv, standalone_mode=False, prog_name="traceflow")
         sys.stdout.flush()
+        if result == _INTERRUPT_CODE:  # what the option parser makes of an interrupt
+            output.note(_INTERRUPTED)
         return result if isinstance(result, int) else 0
     except TraceflowError as error:
         output.print_error(error, as_json="--json" in argv)
         return 1
     except KeyboardInterrupt:
-        output.note("interrupted; nothing half done is left behind")
-        return 130
+        output.note(_INTERRUPTED)
+        return _INTERRUPT_CODE
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone: no second error at exit
         return 0

@@ -12,6 +12,7 @@ from .convert import convert
 from .export import export
 from .grep import grep
 from .import_ import import_
+from .limits import limits
 from .sql import sql
 from .validate import validate
 
@@ -43,6 +44,7 @@ app.command()(validate)
 app.command()(convert)
 app.command()(grep)
 app.command()(sql)
+app.command()(limits)
 app.add_typer(job.app, name="job")
 app.add_typer(trial.app, name="trial")
 app.add_typer(dataset.app, name="dataset")

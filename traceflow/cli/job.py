@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -74,6 +75,8 @@ def show(job: JobArgument, store: StoreOption = None, as_json: AsJson = False) -
     output.write("task_links        " + ", ".join(f"{k} {v}" for k, v in links.items()) + "\n")
     for row in document.get("task_links") or ():
         output.write(f"  {output.cell(link_line(row))}\n")
+    for name, counts in _review_counts(document.get("reviews") or ()).items():
+        output.write(output.cell(f"review {name}: " + ", ".join(f"{n} {o}" for o, n in sorted(counts.items()))) + "\n")
     report = document["report"]
     for skipped in report.get("skipped", ()):
         output.write(output.cell(f"skipped[{skipped['code']}]: {skipped['message']}") + "\n")
@@ -119,6 +122,17 @@ def relink(
     output.write(f"{output.cell(name)}: {report.changed} link(s) changed; {counts or 'no trials'}\n")
     for row in report.task_links:
         output.write(f"  {output.cell(link_line(dict(row)))}\n")
+
+
+def _review_counts(reviews: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """Of a wrapper job: criterion -> outcome -> how many reviews say it."""
+    counts: dict[str, dict[str, int]] = {}
+    for review in reviews:
+        for name, check in (review.get("checks") or {}).items():
+            found = counts.setdefault(name, {})
+            outcome = str(check.get("outcome") or "unknown")
+            found[outcome] = found.get(outcome, 0) + 1
+    return counts
 
 
 def _outcomes(store: Store, job: Manifest) -> dict[str, int]:
@@ -202,3 +216,34 @@ def verify(
     from .store import verify as verify_store
 
     return verify_store(job, contents, store, as_json)
+
+
+@app.command()
+def reparse(
+    job: JobArgument,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", min=1, help="Processes that parse trials. Default: one for each CPU, for large jobs."),
+    ] = None,
+    store: StoreOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Parse the kept files of a job anew, with the parsers of this version."""
+    from traceflow.importer.reparse import reparse_job
+    from traceflow.importer.workers import Workers, usable_cpus
+    from traceflow.limits import load_limits
+
+    from .import_ import print_report
+
+    opened = open_store(store)
+    found = opened.job(job)
+    name = found.job.get("original_job_name") or found.job_id
+    with (
+        Workers(jobs or usable_cpus(), always=jobs is not None) as workers,
+        output.progress(f"parsing {name}") as advance,
+    ):
+        report = reparse_job(opened, found, limits=load_limits(), progress=advance, workers=workers)
+    if as_json:
+        output.print_json(report.as_dict(), indent=True)
+    else:
+        print_report(report, "parsed")

@@ -202,9 +202,16 @@ FILES = (
 TABLES = {"trials": TRIALS, "events": EVENTS, "files": FILES}
 
 
+_made: dict[str, tuple[tuple[Column, ...], pa.Schema]] = {}  # with the columns that each was made of
+
+
 def arrow_schema(table: str) -> pa.Schema:
-    """The schema of `trials`, `events` or `files` as it is written today."""
-    return pa.schema([pa.field(c.name, c.type, nullable=c.null) for c in TABLES[table]])
+    """The schema of a table as it is written today."""
+    columns = TABLES[table]
+    made = _made.get(table)
+    if made is None or made[0] is not columns:
+        made = _made[table] = columns, pa.schema([pa.field(c.name, c.type, nullable=c.null) for c in columns])
+    return made[1]
 
 
 def microseconds(text: str) -> int | None:

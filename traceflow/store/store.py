@@ -342,6 +342,8 @@ class Store:
     def _verify_objects(self, job: Manifest, report: VerifyReport) -> None:
         named = {job.path(o.name) for o in job.objects}
         for found in self.backend.objects(job.folder):
+            if found.name.endswith(PARTIAL):  # of a writer that was killed: nobody reads it, and gc removes it
+                continue
             if found.name not in named and not found.name.startswith(job.path("search/")):
                 report.problems.append(Problem(job.job_id, found.name, "the manifest does not name it"))
         self._compare(job.job_id, job.folder, job.objects, report)

@@ -7,9 +7,10 @@ to a block of events by its number and a writer needs little memory.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Any, BinaryIO
@@ -173,27 +174,37 @@ def _fit(name: str, kind: pa.DataType, value: Any) -> Any:
         return jsontext.canonical(clean_value(value)[0]).decode() if value else None
     if name == "rewards":
         return [_reward(*pair) for pair in (value.items() if isinstance(value, Mapping) else value)]
-    return fit_value(kind, value)
+    return _rule(kind)(value)
 
 
 def fit_value(kind: pa.DataType, value: Any) -> Any:
     """The value as a column of that type takes it, null where it cannot hold it."""
-    if value is None:
-        return None
+    return None if value is None else _rule(kind)(value)
+
+
+@functools.cache
+def _rule(kind: pa.DataType) -> Callable[[Any], Any]:
+    """How a value, not null, is made to fit a type."""
     if pa.types.is_string(kind):
-        return clean_text(str(value))[0]
+        return _text
     if pa.types.is_boolean(kind):
-        return bool(value)
+        return bool
     if pa.types.is_integer(kind):
-        bits = kind.bit_width - 1
-        return value if isinstance(value, int) and -(1 << bits) <= value < 1 << bits else None
+        bound = 1 << (kind.bit_width - 1)
+        return lambda value: value if isinstance(value, int) and -bound <= value < bound else None
     if pa.types.is_floating(kind):
-        return _number(value)
+        return _number
     if pa.types.is_timestamp(kind):
-        return _time(value)
+        return _time
     if pa.types.is_list(kind):
-        return [fit_value(kind.value_type, item) for item in value]
+        rule = _rule(kind.value_type)
+        return lambda value: [None if item is None else rule(item) for item in value]
     raise AssertionError(f"no rule for {kind}")
+
+
+def _text(value: Any) -> str:
+    text = value if value.__class__ is str else str(value)
+    return text if text.isascii() else clean_text(text)[0]
 
 
 def _number(value: Any) -> float | None:
