@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import tarfile
 from pathlib import Path
@@ -10,11 +11,14 @@ from traceflow.importer import import_job
 from traceflow.store import Manifest, Store
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
+# more jobs than the fixtures: a folder of job folders
+MORE = os.environ.get("TRACEFLOW_HARBOR_JOBS")
 JOBS = sorted(
     path
     for path in [
         FIXTURES / "jobs" / "demo",
         *(FIXTURES / "harbor" / "jobs").iterdir(),
+        *(Path(MORE).iterdir() if MORE else ()),
         FIXTURES / "cases" / "84-deterministic-archive-export" / "j",
         FIXTURES / "cases" / "62-harbor-reward-shapes" / "j",
     ]
