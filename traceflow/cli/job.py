@@ -58,7 +58,12 @@ def show(job: JobArgument, store: StoreOption = None, as_json: AsJson = False) -
     """Show a job: where it comes from, what it claimed, and what the import said."""
     opened = open_store(store)
     found = opened.job(job)
+    from traceflow.query.reviews import job_reviews, review_line
+
     document = {**_summary(found), **found.job, "report": dict(found.report), "outcomes": _outcomes(opened, found)}
+    reviews = job_reviews(opened, found)
+    if reviews:
+        document["reviews"] = reviews
     if as_json:
         output.print_json(document, indent=True)
         return
@@ -72,6 +77,8 @@ def show(job: JobArgument, store: StoreOption = None, as_json: AsJson = False) -
     output.write("reported_totals   " + ", ".join(f"{k} {output.cell(v)}" for k, v in totals.items()) + "\n")
     links = document.get("task_links") or {}
     output.write("task_links        " + ", ".join(f"{k} {v}" for k, v in links.items()) + "\n")
+    for review in reviews:
+        output.write(output.cell(review_line(review)) + "\n")
     report = document["report"]
     for skipped in report.get("skipped", ()):
         output.write(output.cell(f"skipped[{skipped['code']}]: {skipped['message']}") + "\n")

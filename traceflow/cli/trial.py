@@ -73,15 +73,20 @@ def show(trial: TrialArgument, job: OneJob = None, store: StoreOption = None, as
     """Show a trial: outcome, tokens, task link, and what was read for its trace."""
     opened = open_store(store)
     row = opened.trial(trial, opened.job(job) if job else None)
+    from traceflow.query.reviews import review_line, trial_reviews
+
     document = readable(row)
+    reviews = trial_reviews(opened, opened.job(row["job_id"]), row)
     if as_json:
-        output.print_json(document, indent=True)
+        output.print_json(document | ({"reviews": reviews} if reviews else {}), indent=True)
         return
     for key, value in document.items():
         if value is None or value == [] or value == {}:
             continue
         text = jsontext.dumps(value).decode() if isinstance(value, dict | list) else value
         output.write(f"{key:<26}{output.cell(text)}\n")
+    for review in reviews:
+        output.write(output.cell(review_line(review)) + "\n")
 
 
 @app.command()
