@@ -15,7 +15,9 @@ from traceflow_formats import jsontext
 from traceflow_formats.errors import TraceflowError
 from traceflow_formats.trace import TYPES, Event
 
-from traceflow.store.rows import EventRow, decode, decode_batch, encode, input_of, to_batch
+from traceflow.store.decode import decode, decode_batch, input_of
+from traceflow.store.encode import encode
+from traceflow.store.rows import EventRow, to_batch
 from traceflow.store.schema import EVENTS, TABLES, arrow_schema
 
 # -- any event ---------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import dataclass, field
+from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -20,8 +20,8 @@ from traceflow_formats.errors import TraceflowError
 from traceflow_formats.trace import TraceLine
 
 from traceflow.store import Manifest, Store
+from traceflow.store.decode import decode_batch
 from traceflow.store.reading import Matches, open_table, read_table
-from traceflow.store.rows import decode_batch
 
 from .connection import explain_error, open_locked
 from .pattern import Pattern
@@ -29,7 +29,6 @@ from .views import quote
 
 __all__ = ["Hit", "TrialCount", "TrialHits", "grep", "grep_counts", "job_grep", "trace_matcher"]
 
-MAX_SPANS = 100  # places that a hit names
 FIRST_EVENTS = 5  # events that a trial's group shows
 _PREFIX = 8  # characters of an id that are enough to name a trial
 _BATCH_BYTES = 256 << 20  # of events.parquet, per query
@@ -41,7 +40,7 @@ _IN_EVENT = f"(regexp_matches(type, $pattern) OR {_IN_TEXT} OR regexp_matches(to
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """An event that matches. `spans` are the places in `text` (start and end, in characters), at most 100."""
+    """An event that matches."""
 
     job_id: str
     trial_id: str
@@ -52,20 +51,29 @@ class Hit:
     agent_id: str | None
     timestamp: int | None  # microseconds since 1970, UTC
     text: str
-    spans: tuple[tuple[int, int], ...]
+    pattern: Pattern = field(repr=False)
+
+    def spans(self, limit: int = 100) -> list[tuple[int, int]]:
+        """The first places of `text` that match: start and end, in characters."""
+        found = self.pattern.compile().finditer(self.text)
+        return [match.span() for match in islice(found, limit)]
 
     @property
     def line_number(self) -> int:
         """The line of the text, from 1, in which the first match begins."""
-        return self.text.count("\n", 0, self.spans[0][0]) + 1 if self.spans else 1
+        return self.text.count("\n", 0, self._first()) + 1
 
     @property
     def line(self) -> str:
         """That line, without its line feed."""
-        at = self.spans[0][0] if self.spans else 0
+        at = self._first()
         start = self.text.rfind("\n", 0, at) + 1
         end = self.text.find("\n", at)
         return self.text[start : end if end >= 0 else len(self.text)]
+
+    def _first(self) -> int:
+        spans = self.spans(1)
+        return spans[0][0] if spans else 0
 
 
 class TrialCount(NamedTuple):
@@ -283,25 +291,15 @@ def _hits(scope: _Scope, search: Pattern, limit: int | None, tail: int | None) -
     places: Iterable[Any] = _scan(scope, search, "file_row_number", _IN_TEXT, "", limit if tail is None else None)
     if tail is not None:
         places = list(deque(places, tail))[:limit]
-    expression = search.compile()
     for number, group in groupby(places, key=itemgetter(0)):
         job = scope.jobs[number]
         names = _names(scope.store, job)
         for part in _rows_at(scope.store, job, (row for _, row in group), _HIT_COLUMNS):
             for row in part.set_column(5, "timestamp", part.column("timestamp").cast(pa.int64())).to_pylist():
-                yield _hit(job.job_id, names, row, expression)
+                yield Hit(job_id=job.job_id, trial_name=names[row["trial_id"]][0], pattern=search, **row)
 
 
 _HIT_COLUMNS = ["trial_id", "seq", "type", "tool_name", "agent_id", "timestamp", "text"]
-
-
-def _hit(job_id: str, names: Mapping[str, tuple[str, str | None]], row: dict[str, Any], expression: Any) -> Hit:
-    spans = []
-    for match in expression.finditer(row["text"]):
-        spans.append(match.span())
-        if len(spans) == MAX_SPANS:
-            break
-    return Hit(job_id=job_id, trial_name=names[row["trial_id"]][0], spans=tuple(spans), **row)
 
 
 def _scan(

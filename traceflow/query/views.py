@@ -55,7 +55,7 @@ _SQL_TYPES = {
 }
 _EPOCH = datetime(1970, 1, 1)
 _JSON = frozenset({"unknown_types", "warnings", "step_results", "extra"})
-_FLAGS = frozenset({"compaction", "abandoned", "copied", "retried"})
+_FLAGS = frozenset({"delta", "compaction", "abandoned", "copied", "retried"})
 
 
 def quote(text: str) -> str:
@@ -114,6 +114,9 @@ def _base(table: str, without: frozenset[str] = frozenset()) -> str:
 
 # U+0001 in an input stands for the next piece of the text; pieces are joined by a line feed, parts are their starts
 _MACROS = (
+    # the blocks of a message are set apart by an empty line, as in the trajectory; deltas are not
+    "CREATE MACRO raw.block(txt, delta) AS CASE WHEN txt = '' OR delta THEN txt ELSE chr(10) || chr(10) || txt END",
+    r"""CREATE MACRO raw.blocks(txt) AS regexp_replace(txt, '\A\n\n', '')""",
     """CREATE MACRO raw.pieces(txt, parts) AS
         CASE WHEN parts IS NULL THEN [txt]
         ELSE list_transform(list_prepend(0, parts), lambda start, n:
@@ -137,11 +140,13 @@ SELECT job_id, trial_id, agent_id, step_id,
     CASE arg_min(CASE
             WHEN type = 'prompt' THEN CASE WHEN rest ->> '$._prompt.role' = 'system' THEN 2 ELSE 1 END
             WHEN type = 'user_message_chunk' THEN CASE WHEN injected IS NOT NULL OR compaction THEN 2 ELSE 1 END
+            WHEN type = 'tool_call_update' THEN 2
             ELSE 3 END, seq)
         WHEN 1 THEN 'user' WHEN 2 THEN 'system' ELSE 'agent' END AS source,
-    coalesce(string_agg("text", '' ORDER BY seq) FILTER (
-        type IN ('prompt', 'user_message_chunk', 'agent_message_chunk')), '') AS message,
-    string_agg("text", '' ORDER BY seq) FILTER (type = 'agent_thought_chunk') AS reasoning,
+    coalesce(raw.blocks(string_agg(raw.block("text", delta), '' ORDER BY seq) FILTER (
+        type IN ('prompt', 'user_message_chunk', 'agent_message_chunk'))), '') AS message,
+    raw.blocks(string_agg(raw.block("text", delta), '' ORDER BY seq) FILTER (
+        type = 'agent_thought_chunk')) AS reasoning,
     string_agg("text", chr(10) ORDER BY seq) FILTER (type = 'error') AS error,
     max(model) AS model,
     max(message_id) AS message_id,
@@ -175,7 +180,7 @@ FROM events c LEFT JOIN (
         max(seq) AS result_seq
     FROM events WHERE type = 'tool_call_update' AND call_seq IS NOT NULL
     GROUP BY job_id, trial_id, call_seq
-) r ON r.job_id = c.job_id AND r.trial_id = c.trial_id AND r.call_seq = c.seq
+) r ON r.job_id = c.job_id AND r.trial_id = c.trial_id AND r.call_seq = c.call_seq
 WHERE c.type = 'tool_call'"""
 
 # a source may state the usage of a call several times: its last word counts. Where a gateway measured the calls
