@@ -9,8 +9,10 @@ from traceflow_formats.errors import TraceflowError
 
 __all__ = [
     "JOBS",
+    "SCHEMA_VERSION",
     "STORE",
     "STORE_VERSION",
+    "TABLE_NAMES",
     "check_job_id",
     "job_folder",
     "manifest_name",
@@ -21,6 +23,8 @@ __all__ = [
 
 STORE = "store.json"
 STORE_VERSION = 1
+SCHEMA_VERSION = 1  # of the tables, see schema.py
+TABLE_NAMES = ("trials", "events", "files")
 JOBS = "jobs"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")

@@ -9,8 +9,7 @@ from typing import Any
 from traceflow_formats import jsontext
 from traceflow_formats.errors import TraceflowError
 
-from .layout import STORE_VERSION, check_job_id, revision_folder
-from .schema import SCHEMA_VERSION, TABLES
+from .layout import SCHEMA_VERSION, STORE_VERSION, TABLE_NAMES, check_job_id, revision_folder
 
 __all__ = ["FORMAT", "Manifest", "StoredObject"]
 
@@ -120,7 +119,7 @@ class Manifest:
                 schema_version=value["schema_version"],
             )
             _ = manifest.folder  # refuses a revision that leads elsewhere
-            for table in TABLES:
+            for table in TABLE_NAMES:
                 if manifest.object(f"{table}.parquet") is None:
                     raise ValueError(f"it names no {table}.parquet")
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from .layout import SCHEMA_VERSION
+
 __all__ = [
     "EVENTS",
     "FILES",
@@ -20,8 +22,6 @@ __all__ = [
     "Column",
     "arrow_schema",
 ]
-
-SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,20 +9,22 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from traceflow_formats import jsontext
 from traceflow_formats.errors import TraceflowError
-from traceflow_formats.trace import TraceLine
 
-from . import reading
 from .backend import PARTIAL, Backend
 from .layout import JOBS, STORE, STORE_VERSION, job_folder, manifest_name
 from .manifest import Manifest
 from .open import backend_for
-from .packs import Packed, PackReader
-from .reading import FileRow
-from .writer import JobWriter
+
+if TYPE_CHECKING:  # a search that the index answers needs none of these, nor the Parquet engine that they need
+    from traceflow_formats.trace import TraceLine
+
+    from .packs import Packed, PackReader
+    from .reading import FileRow, Matches
+    from .writer import JobWriter
 
 __all__ = ["GcReport", "Problem", "Store", "StoreInfo", "VerifyReport"]
 
@@ -180,6 +182,8 @@ class Store:
 
     def writer(self, job_id: str) -> JobWriter:
         """A writer of a new job; see JobWriter."""
+        from .writer import JobWriter
+
         return JobWriter(self.backend, job_id)
 
     def delete_job(self, job: Manifest) -> None:
@@ -191,15 +195,19 @@ class Store:
 
     def trials(self, job: Manifest) -> list[dict[str, Any]]:
         """The trials of a job as rows of its table (`schema.TRIALS`), in the order they were written."""
-        return reading.trial_rows(self.backend, job)
+        from .reading import trial_rows
+
+        return trial_rows(self.backend, job)
 
     def trial(self, name: str, job: Manifest | None = None) -> dict[str, Any]:
         """The trial with this id, an id that begins so (8 characters or more), or this name, of one job or all.
 
         Raises TraceflowError trial_not_found; invalid_input when several fit.
         """
+        from .reading import trial_names
+
         jobs = [job] if job is not None else self.jobs()
-        rows = [(m, row) for m in jobs for row in reading.trial_names(self.backend, m)]
+        rows = [(m, row) for m in jobs for row in trial_names(self.backend, m)]
         fits = [(m, row) for m, row in rows if name in (row["trial_id"], row["trial_name"])]
         if not fits and len(name) >= _PREFIX:
             fits = [(m, row) for m, row in rows if row["trial_id"].startswith(name)]
@@ -215,25 +223,31 @@ class Store:
         after: int | None = None,
         tail: int | None = None,
         limit: int | None = None,
-        matches: reading.Matches | None = None,
+        matches: Matches | None = None,
     ) -> Iterator[TraceLine]:
         """The events of a trial (a row of `trials`), exactly as they were stored, oldest first.
 
         `types` keeps these types, `after` what comes after a position, `matches` what it is true for (see
         `query.grep.trace_matcher`); of those `tail` gives the last, `limit` the first so many.
         """
+        from .reading import trace
+
         job = self.job(trial["job_id"])
-        return reading.trace(
+        return trace(
             self.backend, job, trial, frozenset(types) if types is not None else None, after, tail, limit, matches
         )
 
     def files(self, job: Manifest, trial_id: str | None = None) -> list[FileRow]:
         """The files of a job, or of one of its trials, sorted by path."""
-        return reading.file_rows(self.backend, job, trial_id)
+        from .reading import file_rows
+
+        return file_rows(self.backend, job, trial_id)
 
     def file(self, job: Manifest, path: str) -> FileRow:
         """One file by its path. Raises TraceflowError not_found."""
-        return reading.file_row(self.backend, job, path)
+        from .reading import file_row
+
+        return file_row(self.backend, job, path)
 
     def open_file(self, job: Manifest, file: FileRow | str) -> BinaryIO:
         """The content of a file as a stream; at its end its digest is checked (store_corrupt)."""
@@ -245,6 +259,8 @@ class Store:
 
     def contents(self, job: Manifest) -> PackReader:
         """The reader of a job's packs, for many files."""
+        from .packs import PackReader
+
         return PackReader(self.backend, job.folder)
 
     def _packed(self, job: Manifest, file: FileRow | str) -> Packed:
