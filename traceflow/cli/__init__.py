@@ -23,11 +23,10 @@ def run(argv: list[str]) -> int:
         print(f"traceflow {__version__}")  # noqa: T201
         return 0
     from . import output
-    from .app import app
 
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        result = app(argv, standalone_mode=False, prog_name="traceflow")
+        result = _command(argv)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except TraceflowError as error:
@@ -47,6 +46,16 @@ def run(argv: list[str]) -> int:
         if code is None:
             raise
         return code
+
+
+def _command(argv: list[str]) -> object:
+    if argv[:1] == ["grep"]:
+        from .grep import grep
+
+        return grep(argv[1:])
+    from .app import app
+
+    return app(argv, standalone_mode=False, prog_name="traceflow")
 
 
 def _terminate(number: int, frame: object) -> None:

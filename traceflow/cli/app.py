@@ -10,7 +10,8 @@ import typer
 from . import job, store, trial
 from .convert import convert
 from .export import export
-from .grep import grep
+from .grep import HELP as GREP_HELP
+from .grep import grep as grep_command
 from .import_ import import_
 from .sql import sql
 
@@ -39,7 +40,17 @@ def root(
 app.command("import")(import_)
 app.command()(export)
 app.command()(convert)
-app.command()(grep)
+
+
+# these commands read their command line themselves, see arguments.py
+_OWN = {"ignore_unknown_options": True, "allow_interspersed_args": True, "help_option_names": list[str]()}
+
+
+@app.command("grep", help=GREP_HELP, context_settings=_OWN, add_help_option=False)
+def grep(words: Annotated[list[str] | None, typer.Argument()] = None) -> int:
+    return grep_command(words or [])
+
+
 app.command()(sql)
 app.add_typer(job.app, name="job")
 app.add_typer(trial.app, name="trial")

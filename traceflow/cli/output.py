@@ -18,7 +18,7 @@ from typing import Any
 from traceflow_formats import jsontext
 from traceflow_formats.errors import TraceflowError
 
-__all__ = ["cell", "note", "os_error", "print_error", "print_json", "print_table", "progress", "write"]
+__all__ = ["cell", "note", "os_error", "print_error", "print_json", "print_table", "progress", "usage_error", "write"]
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
@@ -32,6 +32,14 @@ def write(text: str) -> None:
 def note(message: str) -> None:
     """One message to stderr."""
     sys.stderr.write(f"{cell(message)}\n")
+    sys.stderr.flush()
+
+
+def usage_error(usage: str, message: str) -> None:
+    """A command line that cannot be understood, as the other commands say it."""
+    sys.stderr.write(
+        f"Usage: {usage}\nTry '{' '.join(usage.split()[:2])} --help' for help.\n\nError: {cell(message)}\n"
+    )
     sys.stderr.flush()
 
 

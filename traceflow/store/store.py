@@ -228,7 +228,7 @@ class Store:
         """The events of a trial (a row of `trials`), exactly as they were stored, oldest first.
 
         `types` keeps these types, `after` what comes after a position, `matches` what it is true for (see
-        `query.grep.trace_matcher`); of those `tail` gives the last, `limit` the first so many.
+        `query.trace_matcher`); of those `tail` gives the last, `limit` the first so many.
         """
         from .reading import trace
 
