@@ -53,6 +53,10 @@ def _command(argv: list[str]) -> object:
         from .grep import grep
 
         return grep(argv[1:])
+    if argv[:1] == ["search"]:
+        from .search import search
+
+        return search(argv[1:])
     from .app import app
 
     return app(argv, standalone_mode=False, prog_name="traceflow")

@@ -13,6 +13,9 @@ from .export import export
 from .grep import HELP as GREP_HELP
 from .grep import grep as grep_command
 from .import_ import import_
+from .index import index
+from .search import HELP as SEARCH_HELP
+from .search import search as search_command
 from .sql import sql
 
 __all__ = ["app"]
@@ -51,7 +54,13 @@ def grep(words: Annotated[list[str] | None, typer.Argument()] = None) -> int:
     return grep_command(words or [])
 
 
+@app.command("search", help=SEARCH_HELP, context_settings=_OWN, add_help_option=False)
+def search(words: Annotated[list[str] | None, typer.Argument()] = None) -> int:
+    return search_command(words or [])
+
+
 app.command()(sql)
+app.command()(index)
 app.add_typer(job.app, name="job")
 app.add_typer(trial.app, name="trial")
 app.add_typer(store.app, name="store")

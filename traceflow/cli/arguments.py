@@ -33,8 +33,11 @@ class UsageError(Exception):
     """A command line that cannot be understood."""
 
 
-def parse(options: Sequence[Option], argv: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """The values of all options by key, and the other words. `--help` and `-h` give {"help": True}."""
+def parse(options: Sequence[Option], argv: Sequence[str], *, loose: bool = False) -> tuple[dict[str, Any], list[str]]:
+    """The values of all options by key, and the other words. `--help` and `-h` give {"help": True}.
+
+    With `loose` a word such as `-docker` is a word: short options stand alone.
+    """
     by_name = {name: option for option in options for name in option.names}
     values: dict[str, Any] = {o.key: o.default if o.takes else False for o in options}
     words: list[str] = []
@@ -55,7 +58,7 @@ def parse(options: Sequence[Option], argv: Sequence[str]) -> tuple[dict[str, Any
                 values[option.key] = True
             else:
                 _take(values, option, name, value if equals else _next(rest, name))
-        elif word.startswith("-") and len(word) > 1:
+        elif word.startswith("-") and len(word) > 1 and not (loose and len(word) > 2):
             _short(word[1:], rest, by_name, values)
         else:
             words.append(word)

@@ -19,21 +19,31 @@ from .opening import open_store
 if TYPE_CHECKING:
     from traceflow.query import Hit
 
-__all__ = ["HELP", "grep"]
+__all__ = ["AGENT", "AS_JSON", "HELP", "JOB", "MODEL", "STORE", "TRIAL", "TYPE", "document", "grep"]
 
 HELP = "Find events whose text matches: words, thoughts, commands, results, errors. Exit 1 when none does."
 _WIDTH = 160  # characters of a hit's line around the match
 _USAGE = "traceflow grep [OPTIONS] PATTERN"
 _ARGUMENTS = [("PATTERN", "An RE2 pattern, at most 512 characters; any case unless told.")]
-_JOB = "Only this job: its name, its id, or the first 8 characters of it. Repeatable."
-_TRIAL = "Only this trial: name, id or its beginning. Repeatable."
-_STORE = "The store: a folder or a URL. Default: TRACEFLOW_STORE, else the user's data folder."
+JOB = Option(
+    ("--job", "-j"),
+    "jobs",
+    "Only this job: its name, its id, or the first 8 characters of it. Repeatable.",
+    "JOB",
+    many=True,
+)
+TRIAL = Option(
+    ("--trial", "-t"), "trials", "Only this trial: name, id or its beginning. Repeatable.", "TRIAL", many=True
+)
+TYPE = Option(("--type",), "types", "Only events of this type. Repeatable.", "TYPE", many=True)
+AGENT = Option(("--agent",), "agents", "Only trials of this agent. Repeatable.", "AGENT", many=True)
+MODEL = Option(("--model",), "models", "Only trials of this model. Repeatable.", "MODEL", many=True)
+STORE = Option(
+    ("--store",), "store", "The store: a folder or a URL. Default: TRACEFLOW_STORE, else the user's data folder.", "URL"
+)
+AS_JSON = Option(("--json",), "json", "Print JSON: one object a line.")
 _OPTIONS = (
-    Option(("--job", "-j"), "jobs", _JOB, "JOB", many=True),
-    Option(("--trial", "-t"), "trials", _TRIAL, "TRIAL", many=True),
-    Option(("--type",), "types", "Only events of this type. Repeatable.", "TYPE", many=True),
-    Option(("--agent",), "agents", "Only trials of this agent. Repeatable.", "AGENT", many=True),
-    Option(("--model",), "models", "Only trials of this model. Repeatable.", "MODEL", many=True),
+    *(JOB, TRIAL, TYPE, AGENT, MODEL),
     Option(("--fixed-strings", "-F"), "fixed", "The pattern is plain text."),
     Option(("--case-sensitive", "-s"), "case_sensitive", "Case counts."),
     Option(("--context", "-C"), "context", "Lines around each matching line.", "N", least=0, default=0),
@@ -42,8 +52,7 @@ _OPTIONS = (
     Option(("--count", "-c"), "count", "How many events match, per trial."),
     Option(("--files-with-matches", "-l"), "names", "Only the names of the trials that match."),
     Option(("--no-index",), "no_index", "Read everything. The answer is the same."),
-    Option(("--store",), "store", _STORE, "URL"),
-    Option(("--json",), "json", "Print JSON: one object a line."),
+    *(STORE, AS_JSON),
 )
 _SCOPE = ("jobs", "trials", "types", "agents", "models", "fixed", "case_sensitive")
 
@@ -78,7 +87,7 @@ def _grep(pattern: str, values: dict[str, Any]) -> int:
     for hit in islice(hits, limit):
         found += 1
         if values["json"]:
-            output.print_json(_document(hit))
+            output.print_json(document(hit))
         else:
             _print(hit, values["context"])
     if limit is not None and next(hits, None) is not None:
@@ -100,7 +109,8 @@ def _counts(rows: Any, names_only: bool, as_json: bool) -> int:
     return 0 if found else 1
 
 
-def _document(hit: Hit) -> dict[str, Any]:
+def document(hit: Hit) -> dict[str, Any]:
+    """A hit as JSON."""
     when = None if hit.timestamp is None else datetime.fromtimestamp(hit.timestamp / 1e6, UTC)
     return {
         "job_id": hit.job_id,

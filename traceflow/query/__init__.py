@@ -9,10 +9,12 @@ if TYPE_CHECKING:
     from .connection import connect, explain_error, sql
     from .hits import Hit, TrialCount
     from .matching import TrialHits, grep, grep_counts, job_grep, trace_matcher
+    from .ranked import Found, index_jobs, search, snippet
     from .views import VIEWS
 
 __all__ = [
     "VIEWS",
+    "Found",
     "Hit",
     "TrialCount",
     "TrialHits",
@@ -20,13 +22,17 @@ __all__ = [
     "explain_error",
     "grep",
     "grep_counts",
+    "index_jobs",
     "job_grep",
+    "search",
+    "snippet",
     "sql",
     "trace_matcher",
 ]
 
 _PLACES = {
     "VIEWS": "views",
+    "Found": "ranked",
     "Hit": "hits",
     "TrialCount": "hits",
     "TrialHits": "matching",
@@ -34,7 +40,10 @@ _PLACES = {
     "explain_error": "connection",
     "grep": "matching",
     "grep_counts": "matching",
+    "index_jobs": "ranked",
     "job_grep": "matching",
+    "search": "ranked",
+    "snippet": "ranked",
     "sql": "connection",
     "trace_matcher": "matching",
 }

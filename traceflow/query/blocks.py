@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from traceflow.store.backend import Backend
@@ -20,7 +21,7 @@ from .hits import Hit
 from .literals import AllOf, Condition
 from .pattern import Pattern
 
-__all__ = ["UNUSABLE", "BlockSearch", "Row"]
+__all__ = ["UNUSABLE", "BlockSearch", "Blocks", "Row"]
 
 _AHEAD = 32  # blocks in hand at once, where threads read them
 UNUSABLE = (BadIndexError, BadPageError, ValueError)  # what a damaged index or page may raise
@@ -34,47 +35,36 @@ class Row(NamedTuple):
     text: bytes
 
 
-class BlockSearch:
-    """One pattern over one job that has an index. What is raised is BadIndexError, BadPageError or ValueError when
-    the job cannot be searched like this, and OSError."""
+class Blocks:
+    """The events of a job that has an index, read block by block.
 
-    def __init__(
-        self,
-        backend: Backend,
-        job: Manifest,
-        index: GrepIndex,
-        pattern: Pattern,
-        condition: Condition,
-        keep: Callable[[IndexedTrial], bool] | None = None,
-        types: frozenset[str] | None = None,
-    ) -> None:
+    What is raised is BadIndexError, BadPageError or ValueError when the job cannot be read like this, and OSError.
+    """
+
+    def __init__(self, backend: Backend, job: Manifest, index: GrepIndex, pattern: Pattern) -> None:
         self._backend = backend
         self._job = job
         self._index = index
         self._pattern = pattern
-        self._search = pattern.compile().search
-        self._condition = condition
-        self._types = types
         self._events = job.path("events.parquet")
         self._trials = sorted(index.trials, key=lambda trial: trial.first)
         self._firsts = [trial.first for trial in self._trials]
-        self._kept = None if keep is None else [keep(trial) for trial in self._trials]
         if sum(trial.rows for trial in self._trials) != index.starts[-1]:
             raise BadIndexError("it does not know the trials of all events")
-        self.blocks = sorted(self._allowed(_blocks_of(condition, index)))
 
-    def _allowed(self, blocks: set[int]) -> set[int]:
-        """Of these blocks those that hold a trial that is asked for."""
-        if self._kept is None:
-            return blocks
+    def number(self, row: Row) -> int:
+        """The row among all events of the job."""
+        return self._index.starts[row.block] + row.at
+
+    def at(self, numbers: Sequence[int]) -> list[Hit]:
+        """The events in these rows of the job, which ascend."""
+        out: list[Hit] = []
         starts = self._index.starts
-        allowed: set[int] = set()
-        for kept, trial in zip(self._kept, self._trials, strict=True):
-            if kept and trial.rows:
-                first = bisect_right(starts, trial.first) - 1
-                last = bisect_right(starts, trial.first + trial.rows - 1) - 1
-                allowed.update(range(first, last + 1))
-        return blocks & allowed
+        for block, some in groupby(numbers, key=lambda number: bisect_right(starts, number) - 1):
+            text = read_text(self._chunk("text", block), self._index.rows[block])
+            places = [number - starts[block] for number in some]
+            out += self.hits([Row(block, at, text.data[text.starts[at] : text.ends[at]]) for at in places])
+        return out
 
     def trial_of(self, row: Row) -> IndexedTrial:
         """The trial whose event it is."""
@@ -82,42 +72,6 @@ class BlockSearch:
 
     def _trial_number(self, block: int, at: int) -> int:
         return bisect_right(self._firsts, self._index.starts[block] + at) - 1
-
-    def rows(self, backwards: bool = False, threads: int = 1) -> Iterator[list[Row]]:
-        """The events that match, block by block, in their order; or from the last block to the first."""
-        blocks = self.blocks[::-1] if backwards else self.blocks
-        if threads < 2 or len(blocks) < _AHEAD:
-            yield from map(self._block, blocks)
-            return
-        from concurrent.futures import ThreadPoolExecutor
-
-        with ThreadPoolExecutor(threads) as pool:
-            for at in range(0, len(blocks), _AHEAD):
-                yield from pool.map(self._block, blocks[at : at + _AHEAD])
-
-    def _block(self, block: int) -> list[Row]:
-        rows = self._index.rows[block]
-        text = read_text(self._chunk("text", block), rows)
-        wanted = self._wanted(text, rows)
-        if self._kept is not None:
-            wanted = [at for at in wanted if self._kept[self._trial_number(block, at)]]
-        if self._types is not None and wanted:
-            types = read_strings(self._chunk("type", block), rows, False)
-            wanted = [at for at in wanted if types[at] in self._types]
-        data, starts, ends, search = text.data, text.starts, text.ends, self._search
-        out = []
-        for at in wanted:
-            piece = data[starts[at] : ends[at]]
-            if search(piece):
-                out.append(Row(block, at, piece))
-        return out
-
-    def _wanted(self, text: Strings, rows: int) -> Sequence[int]:
-        """The rows that fulfil the condition."""
-        if folds_odd(text.data):  # places move when such text is folded
-            return range(rows)
-        small = text._replace(data=lower(text.data))
-        return sorted(_rows_of(self._condition, small))
 
     def _chunk(self, column: str, block: int) -> bytes:
         offset, length = self._index.pages[column][block]
@@ -155,6 +109,76 @@ class BlockSearch:
                 )
             )
         return out
+
+
+class BlockSearch(Blocks):
+    """One pattern over one job that has an index."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        job: Manifest,
+        index: GrepIndex,
+        pattern: Pattern,
+        condition: Condition,
+        keep: Callable[[IndexedTrial], bool] | None = None,
+        types: frozenset[str] | None = None,
+    ) -> None:
+        super().__init__(backend, job, index, pattern)
+        self._search = pattern.compile().search
+        self._condition = condition
+        self._types = types
+        self._kept = None if keep is None else [keep(trial) for trial in self._trials]
+        self.blocks = sorted(self._allowed(_blocks_of(condition, index)))
+
+    def _allowed(self, blocks: set[int]) -> set[int]:
+        """Of these blocks those that hold a trial that is asked for."""
+        if self._kept is None:
+            return blocks
+        starts = self._index.starts
+        allowed: set[int] = set()
+        for kept, trial in zip(self._kept, self._trials, strict=True):
+            if kept and trial.rows:
+                first = bisect_right(starts, trial.first) - 1
+                last = bisect_right(starts, trial.first + trial.rows - 1) - 1
+                allowed.update(range(first, last + 1))
+        return blocks & allowed
+
+    def rows(self, backwards: bool = False, threads: int = 1) -> Iterator[list[Row]]:
+        """The events that match, block by block, in their order; or from the last block to the first."""
+        blocks = self.blocks[::-1] if backwards else self.blocks
+        if threads < 2 or len(blocks) < _AHEAD:
+            yield from map(self._block, blocks)
+            return
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(threads) as pool:
+            for at in range(0, len(blocks), _AHEAD):
+                yield from pool.map(self._block, blocks[at : at + _AHEAD])
+
+    def _block(self, block: int) -> list[Row]:
+        rows = self._index.rows[block]
+        text = read_text(self._chunk("text", block), rows)
+        wanted = self._wanted(text, rows)
+        if self._kept is not None:
+            wanted = [at for at in wanted if self._kept[self._trial_number(block, at)]]
+        if self._types is not None and wanted:
+            types = read_strings(self._chunk("type", block), rows, False)
+            wanted = [at for at in wanted if types[at] in self._types]
+        data, starts, ends, search = text.data, text.starts, text.ends, self._search
+        out = []
+        for at in wanted:
+            piece = data[starts[at] : ends[at]]
+            if search(piece):
+                out.append(Row(block, at, piece))
+        return out
+
+    def _wanted(self, text: Strings, rows: int) -> Sequence[int]:
+        """The rows that fulfil the condition."""
+        if folds_odd(text.data):  # places move when such text is folded
+            return range(rows)
+        small = text._replace(data=lower(text.data))
+        return sorted(_rows_of(self._condition, small))
 
 
 def _blocks_of(condition: Condition, index: GrepIndex) -> set[int]:

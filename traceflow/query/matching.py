@@ -20,7 +20,7 @@ from traceflow.store.grep_index import BadIndexError, GrepIndex, IndexedTrial, o
 from traceflow.store.manifest import Manifest
 from traceflow.store.store import Store
 
-from .blocks import UNUSABLE, BlockSearch
+from .blocks import UNUSABLE, Blocks, BlockSearch
 from .hits import Hit, TrialCount
 from .literals import Condition, required
 from .pattern import Pattern
@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 
     from .scan import ScannedJob
 
-__all__ = ["TrialHits", "grep", "grep_counts", "job_grep", "trace_matcher"]
+__all__ = ["Scope", "TrialHits", "grep", "grep_counts", "job_grep", "trace_matcher"]
 
 FIRST_EVENTS = 5  # events that a trial's group shows
+_ROW = "file_row_number"
 _PREFIX = 8  # characters of an id that are enough to name a trial
 
 
@@ -73,7 +74,7 @@ def grep(
     for a pattern that is refused, job_not_found, trial_not_found.
     """
     search = Pattern.parse(pattern, fixed, case_sensitive)
-    scope = _Scope(store, jobs, trials, types, agents, models, required(search.expression) if use_index else None)
+    scope = Scope(store, jobs, trials, types, agents, models, required(search.expression) if use_index else None)
     if tail is not None:
         return iter(_last(scope, search, tail)[:limit])
     return _first(scope, search, limit)
@@ -97,7 +98,7 @@ def grep_counts(
     Arguments are those of `grep`; the sum of the counts is the number of its hits.
     """
     search = Pattern.parse(pattern, fixed, case_sensitive)
-    scope = _Scope(store, jobs, trials, types, agents, models, required(search.expression) if use_index else None)
+    scope = Scope(store, jobs, trials, types, agents, models, required(search.expression) if use_index else None)
     out: list[TrialCount] = []
     for indexed, group in groupby(scope.jobs, key=scope.has_index):
         run = list(group)
@@ -130,8 +131,8 @@ def job_grep(
     """
     from traceflow.store.decode import decode_batch
 
+    from .engine import quote
     from .scan import IN_EVENT, ScannedJob, names_of, rows_at, scan
-    from .views import quote
 
     search = Pattern.parse(pattern, fixed, case_sensitive)
     where = IN_EVENT if cursor is None else f"trial_id > {quote(cursor)} AND {IN_EVENT}"
@@ -160,7 +161,7 @@ def trace_matcher(pattern: str, *, fixed: bool = False, case_sensitive: bool = F
 # -- where -------------------------------------------------------------------------------------------------
 
 
-class _Scope:
+class Scope:
     """Jobs in order, what of them is asked for, and the index of each that has one."""
 
     def __init__(
@@ -207,6 +208,38 @@ class _Scope:
             keep = lambda t: choice(t.trial_id, t.name, t.agent, t.model)  # noqa: E731
         types = None if self.types is None else frozenset(self.types)
         return BlockSearch(self.store.backend, job, index, pattern, self.condition, keep, types)
+
+    def rows(
+        self, jobs: Iterable[Manifest], pattern: Pattern, condition: Condition | None
+    ) -> Iterator[tuple[str, int]]:
+        """Job and row of every event whose text matches."""
+        self.condition = condition
+        for job in jobs:
+            found: list[int] | None = None
+            if self.has_index(job):
+                try:
+                    blocks = self.search(job, pattern)
+                    found = [blocks.number(row) for some in blocks.rows(threads=_threads(None)) for row in some]
+                except UNUSABLE:
+                    found = None
+            if found is None:
+                from .scan import IN_TEXT, scan
+
+                found = [row for _, row in scan(self.store, self.scanned([job]), self.types, pattern, _ROW, IN_TEXT)]
+            for number in found:
+                yield job.job_id, number
+
+    def hits(self, job: Manifest, rows: Sequence[int], pattern: Pattern) -> list[Hit]:
+        """The events in these rows of a job, which ascend."""
+        index = self.index(job)
+        try:
+            if index is not None:
+                return Blocks(self.store.backend, job, index, pattern).at(rows)
+        except UNUSABLE:
+            pass
+        from .scan import ScannedJob, hits_at
+
+        return list(hits_at(self.store, [ScannedJob(job)], ((0, row) for row in rows), pattern))
 
     def scanned(self, jobs: Iterable[Manifest]) -> list[ScannedJob]:
         """Jobs for a scan."""
@@ -265,7 +298,7 @@ class _Choice:
 # -- the search --------------------------------------------------------------------------------------------
 
 
-def _first(scope: _Scope, search: Pattern, limit: int | None) -> Iterator[Hit]:
+def _first(scope: Scope, search: Pattern, limit: int | None) -> Iterator[Hit]:
     """The hits in their order, at most so many."""
     left = limit
     for indexed, group in groupby(scope.jobs, key=scope.has_index):
@@ -282,7 +315,7 @@ def _first(scope: _Scope, search: Pattern, limit: int | None) -> Iterator[Hit]:
                         return
 
 
-def _indexed_hits(scope: _Scope, job: Manifest, search: Pattern, limit: int | None) -> Iterator[Hit]:
+def _indexed_hits(scope: Scope, job: Manifest, search: Pattern, limit: int | None) -> Iterator[Hit]:
     """The hits of one job by its index; where that fails on the way, the rest of them by a scan."""
     given = 0
     try:
@@ -299,15 +332,15 @@ def _indexed_hits(scope: _Scope, job: Manifest, search: Pattern, limit: int | No
                 yield hit
 
 
-def _scanned_hits(scope: _Scope, jobs: Sequence[Manifest], search: Pattern, limit: int | None) -> Iterator[Hit]:
+def _scanned_hits(scope: Scope, jobs: Sequence[Manifest], search: Pattern, limit: int | None) -> Iterator[Hit]:
     from .scan import IN_TEXT, hits_at, scan
 
     scanned = scope.scanned(jobs)
-    places = scan(scope.store, scanned, scope.types, search, "file_row_number", IN_TEXT, limit=limit)
+    places = scan(scope.store, scanned, scope.types, search, _ROW, IN_TEXT, limit=limit)
     yield from hits_at(scope.store, scanned, places, search)
 
 
-def _last(scope: _Scope, search: Pattern, tail: int) -> list[Hit]:
+def _last(scope: Scope, search: Pattern, tail: int) -> list[Hit]:
     """The last hits, oldest first: jobs are searched from the last one on."""
     found: deque[Hit] = deque()
     for indexed, group in groupby(reversed(scope.jobs), key=scope.has_index):
@@ -326,7 +359,7 @@ def _last(scope: _Scope, search: Pattern, tail: int) -> list[Hit]:
     return list(found)
 
 
-def _last_indexed(scope: _Scope, job: Manifest, search: Pattern, tail: int) -> list[Hit]:
+def _last_indexed(scope: Scope, job: Manifest, search: Pattern, tail: int) -> list[Hit]:
     found: deque[Hit] = deque()
     blocks = scope.search(job, search)
     for rows in blocks.rows(backwards=True):
@@ -336,15 +369,15 @@ def _last_indexed(scope: _Scope, job: Manifest, search: Pattern, tail: int) -> l
     return list(found)
 
 
-def _last_scanned(scope: _Scope, jobs: Sequence[Manifest], search: Pattern, tail: int) -> list[Hit]:
+def _last_scanned(scope: Scope, jobs: Sequence[Manifest], search: Pattern, tail: int) -> list[Hit]:
     from .scan import IN_TEXT, hits_at, scan
 
     scanned = scope.scanned(jobs)
-    places = deque(scan(scope.store, scanned, scope.types, search, "file_row_number", IN_TEXT), tail)
+    places = deque(scan(scope.store, scanned, scope.types, search, _ROW, IN_TEXT), tail)
     return list(hits_at(scope.store, scanned, places, search))
 
 
-def _indexed_counts(scope: _Scope, job: Manifest, search: Pattern) -> list[TrialCount]:
+def _indexed_counts(scope: Scope, job: Manifest, search: Pattern) -> list[TrialCount]:
     blocks = scope.search(job, search)
     counts: dict[IndexedTrial, int] = {}
     for rows in blocks.rows(threads=_threads(None)):
@@ -354,7 +387,7 @@ def _indexed_counts(scope: _Scope, job: Manifest, search: Pattern) -> list[Trial
     return [TrialCount(job.job_id, trial.trial_id, trial.name, count) for trial, count in counts.items()]
 
 
-def _scanned_counts(scope: _Scope, jobs: Sequence[Manifest], search: Pattern) -> list[TrialCount]:
+def _scanned_counts(scope: Scope, jobs: Sequence[Manifest], search: Pattern) -> list[TrialCount]:
     from .scan import IN_TEXT, names_of, scan
 
     select = "min(file_row_number), trial_id, count(*)"

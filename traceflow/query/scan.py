@@ -17,10 +17,10 @@ import pyarrow as pa
 from traceflow.store import Manifest, Store
 from traceflow.store.reading import open_table, read_table
 
-from .connection import explain_error, open_locked
+from .connection import explain_error
+from .engine import open_locked, quote
 from .hits import Hit
 from .pattern import Pattern
-from .views import quote
 
 __all__ = ["IN_EVENT", "IN_TEXT", "ScannedJob", "hits_at", "names_of", "rows_at", "scan"]
 
