@@ -19,6 +19,7 @@ from .text import clean_value
 __all__ = ["MAX_DEPTH", "Repairs", "canonical", "dumps", "loads", "loads_repaired", "pretty", "rounded", "too_deep"]
 
 _CANONICAL = orjson.OPT_SORT_KEYS
+_MAY_HOLD = (float, dict, list)
 MAX_DEPTH = 200  # orjson reads 1,024 levels and writes 254; a value of a line ends up inside a few more
 
 
@@ -73,6 +74,12 @@ def loads_repaired(raw: bytes, repairs: Repairs) -> Any:
 
 def rounded(value: Any) -> bool:
     """Whether a value that orjson read may hold an integer that lost digits: a whole float of 2**63 or more."""
+    if type(value) is dict:
+        for item in value.values():
+            if type(item) in _MAY_HOLD:
+                break
+        else:
+            return False
     waiting = [value]  # a stack of its own: orjson reads what is nested deeper than Python can recurse
     while waiting:
         item = waiting.pop()

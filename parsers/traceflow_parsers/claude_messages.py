@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .emit import image_block, text_block
+from .facts import as_text
 
 __all__ = [
     "as_blocks",
@@ -20,6 +21,7 @@ __all__ = [
     "facts",
     "injected_kind",
     "is_prompt",
+    "joined",
     "result_blocks",
     "token_usage",
     "user_block",
@@ -65,6 +67,12 @@ def as_blocks(content: object) -> list[dict[str, Any]]:
     ]
 
 
+def joined(content: object) -> str:
+    """The text of a message's content, its blocks on lines of their own."""
+    texts = [block.get("text") for block in as_blocks(content)]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
 def user_block(block: Mapping[str, Any]) -> dict[str, Any]:
     """A block of user content or of a tool's result as a trace block: text, an image, or words that name it.
 
@@ -74,13 +82,12 @@ def user_block(block: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "text":
         text = block.get("text")
         return text_block(text if isinstance(text, str) else "")
-    if kind in ("image", "document"):
-        return _media(block, str(kind))
+    if kind == "image" or kind == "document":
+        return _media(block, kind)
     if kind == "tool_reference":
-        return text_block(f"[tool_reference {block.get('tool_name')}]")
+        return text_block(f"[tool_reference {as_text(block.get('tool_name')) or ''}]")
     if kind in ("search_result", "web_search_result"):
-        parts = [block.get("title"), block.get("source"), block.get("url")]
-        parts += [part.get("text") for part in as_blocks(block.get("content"))]
+        parts = [block.get("title"), block.get("source"), block.get("url"), joined(block.get("content"))]
         return text_block("\n".join(part for part in parts if isinstance(part, str) and part))
     return text_block(f"[{kind}]" if isinstance(kind, str) and kind else "[unknown block]")
 
@@ -101,7 +108,7 @@ def _media(block: Mapping[str, Any], kind: str) -> dict[str, Any]:
     if isinstance(url, str):
         return image_block("", mime, url) if kind == "image" else text_block(f"[{kind} {url}]")
     if kind == "document" and isinstance(source.get("content"), str | list):
-        return text_block("\n".join(str(part.get("text") or "") for part in as_blocks(source["content"])))
+        return text_block(joined(source["content"]))
     return text_block(f"[{mime or kind}]")
 
 
@@ -163,19 +170,22 @@ def token_usage(raw: Mapping[str, Any], output_is_final: bool = True) -> dict[st
     extra = dict(raw)
     asked, output = extra.pop("input_tokens", None), extra.pop("output_tokens", None)
     read, written = raw.get("cache_read_input_tokens"), raw.get("cache_creation_input_tokens")
-    if None in extra.values():
-        extra = {key: value for key, value in extra.items() if value is not None}
     usage: dict[str, Any] = {}
-    known = [count for count in (asked, read, written) if type(count) is int and count >= 0]
-    if known:
-        usage["promptTokens"] = sum(known)
+    prompt = -1
+    if type(asked) is int and asked >= 0:
+        prompt = asked
+    if type(read) is int and read >= 0:
+        prompt = read if prompt < 0 else prompt + read
+        usage["cachedTokens"] = read
+    if type(written) is int and written >= 0:
+        prompt = written if prompt < 0 else prompt + written
+    if prompt >= 0:
+        usage["promptTokens"] = prompt
     if type(output) is int and output >= 0:
         if output_is_final:
             usage["completionTokens"] = output
         else:
             extra["output_tokens"] = output
-    if type(read) is int and read >= 0:
-        usage["cachedTokens"] = read
     if extra:
         usage["extra"] = extra
     return usage

@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from .claude_history import Branch, History
-from .claude_messages import as_blocks, attachment_text, compaction_facts, is_prompt
+from .claude_messages import as_blocks, attachment_text, compaction_facts, is_prompt, joined
 from .claude_parser import NOT_AN_ERROR, SYNTHETIC, ClaudeParser
 from .contract import Line
+from .facts import as_text, count
 
 __all__ = ["ClaudeSession"]
 
@@ -34,6 +35,7 @@ SYSTEM = frozenset(
     }
 )  # fmt: skip
 _NEVER = 1 << 62
+_PARSED = Line.PARSED
 
 
 class ClaudeSession(ClaudeParser):
@@ -123,7 +125,7 @@ class ClaudeSession(ClaudeParser):
                 self._assistant(record, message)
             else:
                 self._user(record, message)
-            return Line.PARSED
+            return _PARSED
         if kind == "attachment":
             return self._attachment(record)
         if kind == "system":
@@ -132,12 +134,11 @@ class ClaudeSession(ClaudeParser):
 
     def _identify(self, record: dict[str, Any]) -> None:
         report = self.report
-        if report.version is None and isinstance(version := record.get("version"), str) and version:
-            report.version = version
+        if report.version is None:
+            report.version = as_text(record.get("version"))
         if self.emit.session_id is None:
-            found = self.part.info.get("session_id") or record.get("sessionId")
-            if isinstance(found, str) and found:
-                self.emit.session_id = report.session_id = found
+            found = as_text(self.part.info.get("session_id")) or as_text(record.get("sessionId"))
+            self.emit.session_id = report.session_id = found
 
     def _replayed(self) -> Line:
         self.report.warn("replayed_row", "a row that was written again was left out")
@@ -169,7 +170,7 @@ class ClaudeSession(ClaudeParser):
                 if above not in self._seen and above not in self._here and hash(parent) not in self._seen:
                     self.report.warn("broken_parent", f"the parent {parent[:40]} is not in the file")
         elif self._broken and self.report.line in self._broken:
-            self.report.warn("broken_parent", f"the parent {str(record.get('parentUuid'))[:40]} is not in the file")
+            self.report.warn("broken_parent", f"the parent {as_text(record.get('parentUuid'))} is not in the file")
         return True
 
     # -- branches and copies -----------------------------------------------------------------------------
@@ -223,12 +224,12 @@ class ClaudeSession(ClaudeParser):
         """A subagent's row in the main file; before 2.0 such rows had no agent id, only a chain."""
         agent = record.get("agentId")
         if type(agent) is not str or not agent:
-            parent, uuid = record.get("parentUuid"), record.get("uuid")
+            parent, uuid = as_text(record.get("parentUuid")), as_text(record.get("uuid"))
             agent = self._tips.get(hash(uuid)) or self._tips.get(hash(parent))
             if agent is None:
                 self._chains += 1
                 agent = f"sidechain-{self._chains}"
-            if type(uuid) is str:
+            if uuid is not None:
                 self._tips[hash(uuid)] = agent
         self._introduce(agent, record)
         self.emit.abandoned = self._is_withdrawn() or agent in self._warmups
@@ -252,16 +253,16 @@ class ClaudeSession(ClaudeParser):
 
     def _synthetic(self, record: dict[str, Any], message: dict[str, Any], time: str | None) -> None:
         """What the harness wrote in the model's place: a failure of the provider, or words of its own."""
-        text = "\n".join(str(block.get("text") or "") for block in as_blocks(message.get("content")))
+        text = joined(message.get("content"))
         if record.get("isApiErrorMessage") is True or text.startswith("API Error"):
             self.emit.error(
                 text,
                 True,
                 time,
                 isApiErrorMessage=True,
-                error=_text(record.get("error")),
-                apiErrorStatus=record.get("apiErrorStatus") if type(record.get("apiErrorStatus")) is int else None,
-                requestId=_text(record.get("requestId")),
+                error=as_text(record.get("error")),
+                apiErrorStatus=count(record.get("apiErrorStatus")),
+                requestId=as_text(record.get("requestId")),
             )
         elif text and text != NOT_AN_ERROR:
             self.emit.user({"type": "text", "text": text}, time, injected="synthetic")
@@ -270,8 +271,7 @@ class ClaudeSession(ClaudeParser):
         time = self.time(record.get("timestamp"))
         content = message.get("content")
         if record.get("isCompactSummary") is True:
-            parts = [block.get("text") for block in as_blocks(content)]
-            self.compacted("\n".join(part for part in parts if isinstance(part, str)), time)
+            self.compacted(joined(content), time)
             return
         if self.boundary is not None:
             self.flush_boundary()
@@ -330,25 +330,17 @@ class ClaudeSession(ClaudeParser):
         elif subtype == "api_error":
             message, status = _failure(record.get("error"))
             self.emit.error(
-                message or _text(record.get("content")) or "API error",
+                message or as_text(record.get("content")) or "API error",
                 False,
                 time,
                 retried=True,
-                attempt=_whole(record.get("retryAttempt")),
-                maxRetries=_whole(record.get("maxRetries")),
+                attempt=count(record.get("retryAttempt")),
+                maxRetries=count(record.get("maxRetries")),
                 errorStatus=status,
             )
-        elif subtype is not None and subtype not in SYSTEM:
+        elif subtype is not None and not (type(subtype) is str and subtype in SYSTEM):
             return Line.UNKNOWN
         return Line.PARSED
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _whole(value: object) -> int | None:
-    return value if type(value) is int else None
 
 
 def _prompt_of(message: Mapping[str, Any]) -> str | None:
@@ -364,4 +356,4 @@ def _failure(error: object, depth: int = 0) -> tuple[str | None, int | None]:
     if not isinstance(error, dict) or depth > 4:
         return None, None
     inner, status = _failure(error.get("error"), depth + 1)
-    return inner or _text(error.get("message")), _whole(error.get("status")) or status
+    return inner or as_text(error.get("message")), count(error.get("status")) or status

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .claude_messages import as_blocks, compaction_facts, token_usage
+from .claude_messages import as_blocks, compaction_facts, joined, token_usage
 from .claude_parser import NOT_AN_ERROR, SYNTHETIC, ClaudeParser
 from .contract import Line
 from .emit import text_block
+from .facts import as_text, count
 
 __all__ = ["ClaudeStdout"]
 
@@ -160,13 +161,13 @@ class ClaudeStdout(ClaudeParser):
 
     def _synthetic(self, record: dict[str, Any], message: dict[str, Any], time: str | None) -> None:
         """Words of the harness in the model's place; a failure is said again by the result."""
-        text = "\n".join(str(block.get("text") or "") for block in as_blocks(message.get("content")))
+        text = joined(message.get("content"))
         if not text or text == NOT_AN_ERROR:
             return
         self._fail(fatal=False)
         error = record.get("error")
         if text.startswith("API Error") or error or record.get("isApiErrorMessage") is True:
-            known: dict[str, Any] = {"isApiErrorMessage": True, "error": error if isinstance(error, str) else None}
+            known: dict[str, Any] = {"isApiErrorMessage": True, "error": as_text(error)}
             if self.emit.agent_id is None:
                 self._failure = (text, time, known)
             else:
@@ -194,8 +195,7 @@ class ClaudeStdout(ClaudeParser):
             self.tool_result(block, said, time)
         rest = [block for block in blocks if block.get("type") != "tool_result"]
         if self.boundary is not None and record.get("isSynthetic") is True and rest:
-            texts = [block.get("text") for block in rest]
-            self.compacted("\n".join(text for text in texts if isinstance(text, str)), time)
+            self.compacted(joined(rest), time)
         elif rest or not blocks:
             self.flush_boundary()
             if record.get("isSynthetic") is True:
@@ -255,23 +255,21 @@ class ClaudeStdout(ClaudeParser):
     # -- the run -----------------------------------------------------------------------------------------
 
     def _system(self, record: dict[str, Any]) -> Line:
-        subtype = record.get("subtype")
+        subtype = as_text(record.get("subtype"))
         if subtype == "init":
-            version = record.get("claude_code_version")
-            if self.report.version is None and isinstance(version, str) and version:
-                self.report.version = version
+            if self.report.version is None:
+                self.report.version = as_text(record.get("claude_code_version"))
             self._running = self._new_run = True
         elif subtype == "api_retry":
             self._fail(fatal=False)
-            error, status = record.get("error"), record.get("error_status")
             self.emit.error(
-                error if isinstance(error, str) else "API error",
+                as_text(record.get("error")) or "API error",
                 False,
                 self.time(record.get("timestamp")),
                 retried=True,
-                errorStatus=status if type(status) is int else None,
-                attempt=record.get("attempt") if type(record.get("attempt")) is int else None,
-                maxRetries=record.get("max_retries") if type(record.get("max_retries")) is int else None,
+                errorStatus=count(record.get("error_status")),
+                attempt=count(record.get("attempt")),
+                maxRetries=count(record.get("max_retries")),
             )
         elif subtype == "compact_boundary":
             self.hold_boundary(compaction_facts(record.get("compact_metadata")), self.time(record.get("timestamp")))
@@ -286,10 +284,7 @@ class ClaudeStdout(ClaudeParser):
     def _result(self, record: dict[str, Any]) -> None:
         self.flush_boundary()
         self._running = False
-        text = record.get("result")
-        words = text if isinstance(text, str) else ""
-        subtype = record.get("subtype")
-        kind = subtype if isinstance(subtype, str) else ""
+        words, kind = as_text(record.get("result")) or "", as_text(record.get("subtype")) or ""
         if record.get("is_error") is True or kind.startswith("error"):
             self._failed(record, words, kind)
         else:
@@ -304,15 +299,9 @@ class ClaudeStdout(ClaudeParser):
             words = "\n".join(error for error in errors if isinstance(error, str))
         said, time, known = self._failure or ("", None, {})
         self._failure = None
-        status = record.get("api_error_status")
-        self.emit.error(
-            words or said or kind or "error",
-            True,
-            time,
-            **known,
-            apiErrorStatus=status if type(status) is int else None,
-            subtype=kind or None,
-        )
+        status = count(record.get("api_error_status"))
+        words = words or said or kind or "error"
+        self.emit.error(words, True, time, **known, apiErrorStatus=status, subtype=kind or None)
 
     def _total(self, record: dict[str, Any], kind: str) -> None:
         raw = record.get("usage")
@@ -329,7 +318,7 @@ class ClaudeStdout(ClaudeParser):
             "durationMs": _number(record.get("duration_ms")),
             "durationApiMs": _number(record.get("duration_api_ms")),
             "numTurns": _number(record.get("num_turns")),
-            "stopReason": record.get("stop_reason") if isinstance(record.get("stop_reason"), str) else None,
+            "stopReason": as_text(record.get("stop_reason")),
             "subtype": kind or None,
         }
         if self._latest is not None and self._is_new_run(usage.get("promptTokens")):
@@ -356,16 +345,11 @@ def _all_models(value: object) -> dict[str, Any] | None:
     if type(value) is not dict or not value:
         return None
     models = [model for model in value.values() if type(model) is dict]
-    prompt = sum(_whole(model.get(key)) for model in models for key in _MODEL_COUNTS)
     return {
-        "promptTokens": prompt,
-        "completionTokens": sum(_whole(model.get("outputTokens")) for model in models),
-        "cachedTokens": sum(_whole(model.get("cacheReadInputTokens")) for model in models),
+        "promptTokens": sum(count(model.get(key)) or 0 for model in models for key in _MODEL_COUNTS),
+        "completionTokens": sum(count(model.get("outputTokens")) or 0 for model in models),
+        "cachedTokens": sum(count(model.get("cacheReadInputTokens")) or 0 for model in models),
     }
-
-
-def _whole(value: object) -> int:
-    return value if type(value) is int and value >= 0 else 0
 
 
 def _more(everyone: Mapping[str, Any], usage: Mapping[str, Any]) -> bool:

@@ -20,6 +20,8 @@ from .tools import Shown
 
 __all__ = ["Emitter", "image_block", "text_block"]
 
+_Key = str | tuple[str, str]  # a call: its id alone for the main agent, (agent, id) for a subagent
+
 
 def text_block(text: str) -> dict[str, Any]:
     """A text content block."""
@@ -45,9 +47,9 @@ class Emitter:
         self.abandoned = False  # the records in hand were withdrawn from the history
         self.copied = False  # the records in hand are a copy of another session's history: never counted
         self._out: list[Event] = []
-        self._open: dict[tuple[str | None, str], int] = {}  # calls that wait for a result
+        self._open: dict[_Key, int] = {}  # calls that wait for a result
         self._known: set[int] = set()  # hashes of all calls seen
-        self._early: dict[tuple[str | None, str], list[Event]] = {}  # results that wait for their call
+        self._early: dict[_Key, list[Event]] = {}  # results that wait for their call
         self._usage: dict[str | None, tuple[str | None, Event]] = {}  # per agent: the call's usage so far
         self._run_usage: Event | None = None
         self._losses: dict[tuple[str, str], tuple[int, list[int]]] = {}
@@ -64,8 +66,9 @@ class Emitter:
     def drain(self) -> list[Event]:
         """The events that are ready, oldest first; each is handed over once."""
         out = self._out
-        if out:
-            self._out = []
+        if not out:
+            return []  # never the list that events are still added to
+        self._out = []
         return out
 
     # -- words -------------------------------------------------------------------------------------------
@@ -86,20 +89,13 @@ class Emitter:
             body["role"] = role
         elif not self.abandoned:
             self._prompted = True
-        self._add("prompt", "_prompt", body, time, None, message_id, extra)
+        self._out.append(self._event("prompt", body, time, None, message_id, extra))
 
     def user(self, block: dict[str, Any], time: str | None = None, message_id: str | None = None, **extra: Any) -> None:
         """A block of user text or an image. `injected="kind"` marks what the harness put in itself, and
         `compaction={...}` the summary that replaces the history before it."""
-        self._add(
-            "user_message_chunk",
-            "update",
-            {"sessionUpdate": "user_message_chunk", "content": block},
-            time,
-            None,
-            message_id,
-            extra,
-        )
+        update = {"sessionUpdate": "user_message_chunk", "content": block}
+        self._out.append(self._event("user_message_chunk", update, time, None, message_id, extra))
 
     def message(
         self,
@@ -110,16 +106,10 @@ class Emitter:
         **extra: Any,
     ) -> None:
         """A block that the model said to the user."""
-        self._turn(message_id)
-        self._add(
-            "agent_message_chunk",
-            "update",
-            {"sessionUpdate": "agent_message_chunk", "content": block},
-            time,
-            model,
-            message_id,
-            extra,
-        )
+        if self._usage:
+            self._turn(message_id)
+        update = {"sessionUpdate": "agent_message_chunk", "content": block}
+        self._out.append(self._event("agent_message_chunk", update, time, model, message_id, extra))
 
     def thought(
         self,
@@ -130,16 +120,10 @@ class Emitter:
         **extra: Any,
     ) -> None:
         """A block of reasoning."""
-        self._turn(message_id)
-        self._add(
-            "agent_thought_chunk",
-            "update",
-            {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": text}},
-            time,
-            model,
-            message_id,
-            extra,
-        )
+        if self._usage:
+            self._turn(message_id)
+        update = {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": text}}
+        self._out.append(self._event("agent_thought_chunk", update, time, model, message_id, extra))
 
     # -- tools -------------------------------------------------------------------------------------------
 
@@ -159,7 +143,8 @@ class Emitter:
 
         A plan in `shown` follows the call as a `plan` event.
         """
-        self._turn(message_id)
+        if self._usage:
+            self._turn(message_id)
         update: dict[str, Any] = {
             "sessionUpdate": "tool_call",
             "toolCallId": call_id,
@@ -174,8 +159,8 @@ class Emitter:
             update["content"] = shown.content
         if shown.locations:
             update["locations"] = shown.locations
-        self._add("tool_call", "update", update, time, model, message_id, extra)
-        key = (self.agent_id, call_id)
+        self._out.append(self._event("tool_call", update, time, model, message_id, extra))
+        key = call_id if self.agent_id is None else (self.agent_id, call_id)
         mark = hash(key)
         if mark in self._known:
             self.report.warn("duplicate_call_id", f"the call id {call_id[:80]!r} stands for more than one call")
@@ -184,8 +169,7 @@ class Emitter:
             self._open[key] = self._open.get(key, 0) + 1
         if shown.plan is not None:
             self.plan(shown.plan, time, message_id)
-        early = self._early.pop(key, None)
-        if early:
+        if self._early and (early := self._early.pop(key, None)):
             self._out.extend(early)
             if not self.copied:
                 self._close(key)
@@ -216,16 +200,16 @@ class Emitter:
             ]
         if raw_output is not None:
             update["rawOutput"] = self._bounded(raw_output)
-        key = (self.agent_id, call_id)
+        key = call_id if self.agent_id is None else (self.agent_id, call_id)
         if key in self._open:
-            self._add("tool_call_update", "update", update, time, None, message_id, extra)
+            self._out.append(self._event("tool_call_update", update, time, None, message_id, extra))
             if final:
                 self._close(key)
         elif hash(key) in self._known:
-            self._add("tool_call_update", "update", update, time, None, message_id, extra)
+            self._out.append(self._event("tool_call_update", update, time, None, message_id, extra))
         else:
-            event = self._event("update", update, time, None, message_id, extra)
-            self._early.setdefault(key, []).append(Event("tool_call_update", event))
+            event = self._event("tool_call_update", update, time, None, message_id, extra)
+            self._early.setdefault(key, []).append(event)
 
     def plan(
         self,
@@ -235,7 +219,9 @@ class Emitter:
         **extra: Any,
     ) -> None:
         """The whole plan as it now stands: entries of content, status and priority."""
-        self._add("plan", "update", {"sessionUpdate": "plan", "entries": entries}, time, None, message_id, extra)
+        self._out.append(
+            self._event("plan", {"sessionUpdate": "plan", "entries": entries}, time, None, message_id, extra)
+        )
 
     # -- numbers and failures ----------------------------------------------------------------------------
 
@@ -251,14 +237,13 @@ class Emitter:
         held = self._usage.get(self.agent_id)
         if held is not None and held[0] != message_id:
             self._out.append(held[1])
-        update = {"sessionUpdate": "usage", "scope": "call", "usage": self._bounded(usage)}
-        data = self._event("update", update, time, model, message_id, extra)
-        self._usage[self.agent_id] = (message_id, Event("usage", data))
+        update = {"sessionUpdate": "usage", "scope": "call", "usage": self._counts(usage)}
+        self._usage[self.agent_id] = (message_id, self._event("usage", update, time, model, message_id, extra))
 
     def run_usage(self, usage: dict[str, Any], time: str | None = None, **extra: Any) -> None:
         """The totals that the source states for the whole run; the last word counts, and stands at the end."""
-        update = {"sessionUpdate": "usage", "scope": "run", "usage": self._bounded(usage)}
-        self._run_usage = Event("usage", self._event("update", update, time, None, None, extra))
+        update = {"sessionUpdate": "usage", "scope": "run", "usage": self._counts(usage)}
+        self._run_usage = self._event("usage", update, time, None, None, extra)
 
     def error(
         self,
@@ -270,7 +255,7 @@ class Emitter:
     ) -> None:
         """A failure of the harness or of the provider; `retried=True` where the harness tried again."""
         update = {"sessionUpdate": "error", "message": message.strip() or "(no message)", "fatal": fatal}
-        self._add("error", "update", update, time, None, message_id, extra)
+        self._out.append(self._event("error", update, time, None, message_id, extra))
 
     def loss(self, reason: str, count: int, path: str, lines: list[int]) -> None:
         """Lines that could not be read: one `trace_loss` event per reason and file stands at the end."""
@@ -307,7 +292,7 @@ class Emitter:
     @property
     def open_calls(self) -> list[tuple[str | None, str]]:
         """The calls that still wait for a result: (agent id, call id)."""
-        return list(self._open)
+        return [(None, key) if isinstance(key, str) else key for key in self._open]
 
     # -- inside ------------------------------------------------------------------------------------------
 
@@ -318,11 +303,20 @@ class Emitter:
         """
         if value.__class__ is not dict and value.__class__ is not list:
             return value
-        for item in value.values() if value.__class__ is dict else value:
+        for item in value.values() if value.__class__ is dict else value:  # hardly any value has three levels
             if item.__class__ is dict or item.__class__ is list:
-                break
-        else:
-            return value
+                for deeper in item.values() if item.__class__ is dict else item:
+                    if deeper.__class__ is dict or deeper.__class__ is list:
+                        return self._measured(value)
+        return value
+
+    def _counts(self, usage: dict[str, Any]) -> dict[str, Any]:
+        """The counts of a call or run; only `extra` may hold more than numbers."""
+        extra = usage.get("extra")
+        bounded = self._bounded(extra)
+        return usage if bounded is extra else {**usage, "extra": bounded}
+
+    def _measured(self, value: Any) -> Any:
         if not too_deep(value):
             return value
         self.report.warn("nested_too_deeply", "a value nested more deeply than can be written was left out")
@@ -336,35 +330,24 @@ class Emitter:
             self._out.append(held[1])
             del self._usage[self.agent_id]
 
-    def _close(self, key: tuple[str | None, str]) -> None:
+    def _close(self, key: _Key) -> None:
         left = self._open[key] - 1
         if left:
             self._open[key] = left
         else:
             del self._open[key]
 
-    def _add(
-        self,
-        kind: str,
-        field: str,
-        body: dict[str, Any],
-        time: str | None,
-        model: str | None,
-        message_id: str | None,
-        extra: dict[str, Any],
-    ) -> None:
-        self._out.append(Event(kind, self._event(field, body, time, model, message_id, extra)))
-
     def _event(
         self,
-        field: str,
+        kind: str,
         body: dict[str, Any],
         time: str | None,
         model: str | None,
         message_id: str | None,
         extra: dict[str, Any],
-    ) -> dict[str, Any]:
-        data: dict[str, Any] = {field: body}
+    ) -> Event:
+        """The one place where an event comes to be; the hot path of every parser."""
+        data: dict[str, Any] = {"_prompt" if kind == "prompt" else "update": body}
         if self.session_id is not None:
             data["sessionId"] = self.session_id
         if time is not None:
@@ -376,7 +359,11 @@ class Emitter:
         if self.parent_call is not None:
             data["parentToolCallId"] = self.parent_call
         if extra:
-            extra = {name: self._bounded(value) for name, value in extra.items() if value is not None}
+            extra = {
+                name: value if value.__class__ is str else self._bounded(value)
+                for name, value in extra.items()
+                if value is not None
+            }
         if self.agent_id is not None:
             extra["agentId"] = self.agent_id
         if self.abandoned:
@@ -390,4 +377,7 @@ class Emitter:
                 extra["harnessVersion"] = self.report.version
         if extra:
             data["extra"] = extra
-        return data
+        return _new_event(Event, (kind, data))
+
+
+_new_event = tuple.__new__  # what Event(...) comes to, without a call in between

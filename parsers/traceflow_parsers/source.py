@@ -26,6 +26,7 @@ __all__ = ["Harness", "Input", "Parse", "Source", "file_input", "head_records", 
 HEAD_LINES = 60
 DOCUMENT_BYTES = 1 << 20
 HEAD_BYTES = 4 << 20
+_BUFFER = 1 << 20  # lines are long: with the default of 8 KiB a reader is at work mostly for its buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ def file_input(path: Path, part: Part, max_line: int = MAX_LINE) -> Input:
     """The lines of a file, streamed."""
 
     def lines() -> Iterator[bytes]:
-        with path.open("rb") as stream:
+        with path.open("rb", buffering=_BUFFER) as stream:
             yield from iter_lines(stream, max_line)
 
     return Input(part, lines)

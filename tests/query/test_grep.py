@@ -89,7 +89,7 @@ def test_a_hit_tells_where_it_is(store: Store) -> None:
     found = {hit.type: hit for hit in grep(store, "needle", jobs=["b-job"])}
     hit = found["tool_call_update"]
     assert (hit.trial_name, hit.tool_name, hit.text) == ("one", None, "x\nneedle one\ny needle\n")
-    assert hit.spans() == [(2, 8), (15, 21)]
+    assert hit.spans == ((2, 8), (15, 21))
     assert (hit.line_number, hit.line) == (2, "needle one")
     hit = found["tool_call"]
     assert (hit.tool_name, hit.line) == ("Bash", 'grep -r "needle" .')
@@ -98,8 +98,8 @@ def test_a_hit_tells_where_it_is(store: Store) -> None:
 def test_spans_are_in_characters_and_bounded(store: Store) -> None:
     write_job(store, "j", [({"trial_id": "t"}, [chunk("agent", "é😀x" * 1000, timestamp="2026-03-04T05:06:07Z")])])
     (hit,) = grep(store, "x")
-    assert len(hit.spans()) == 100
-    assert hit.spans(2) == [(2, 3), (5, 6)]
+    assert len(hit.spans) == 100
+    assert hit.spans[:2] == ((2, 3), (5, 6))
     assert hit.timestamp == 1_772_600_767_000_000
 
 
@@ -196,7 +196,7 @@ def test_anchors_are_of_lines_and_letters_fold_as_re2_folds(store: Store, patter
 
 
 PIECES = st.sampled_from(["a", "b", "A", "ab", " ", "\n", ".", "é", "K", "\u212a", "0", "-", "$", "error"])
-TEXTS = st.lists(st.lists(PIECES, max_size=8).map("".join), min_size=1, max_size=12)
+TEXTS = st.lists(st.lists(PIECES, max_size=8).map("".join), min_size=1, max_size=40)
 PATTERNS = st.lists(
     st.sampled_from(["a", "b", "A+", ".", "^", "$", "[ab]", "(ab|é)", "k", r"\d", r"\s", "-", "b?", "error"]),
     min_size=1,
@@ -204,7 +204,7 @@ PATTERNS = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(TEXTS, PATTERNS, st.booleans(), st.booleans())
 def test_the_engine_and_re2_agree_on_what_matches(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str], pattern: str, fixed: bool, case_sensitive: bool
@@ -214,7 +214,7 @@ def test_the_engine_and_re2_agree_on_what_matches(
     job = write_job(store, "j", [({"trial_id": "t"}, [chunk("agent", text) for text in texts])])
     how: dict[str, Any] = {"fixed": fixed, "case_sensitive": case_sensitive}
     hits = list(grep(store, pattern, **how))
-    assert all(hit.spans() for hit in hits)
+    assert all(hit.spans for hit in hits)
     matches = trace_matcher(pattern, **how)
     seqs = [seq for seq, text in enumerate(texts) if matches("", text, None)]
     assert [hit.seq for hit in hits] == seqs

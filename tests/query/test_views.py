@@ -79,8 +79,8 @@ VALUE = st.recursive(
 )
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.lists(VALUE, min_size=1, max_size=12))
+@settings(max_examples=8, deadline=None)
+@given(st.lists(VALUE, min_size=1, max_size=60))
 def test_the_input_of_any_call_is_its_json(tmp_path_factory: pytest.TempPathFactory, inputs: list[Any]) -> None:
     store = Store.open(str(tmp_path_factory.mktemp("inputs") / "s"), create=True)
     trial(store, [call(f"c{n}", "Tool", value) for n, value in enumerate(inputs)])

@@ -3,7 +3,7 @@
 from .members import Member, MemberTable, Notes, Scan
 from .names import name_warnings, safe_name, windows_problem
 from .read import read_members, scan, unpack
-from .write import ENCODER, NewMember, Written, file_chunks, write_tar_gz
+from .write import ENCODER, NewMember, Written, file_chunks, tar_digest, write_tar_gz
 
 __all__ = [
     "ENCODER",
@@ -18,6 +18,7 @@ __all__ = [
     "read_members",
     "safe_name",
     "scan",
+    "tar_digest",
     "unpack",
     "windows_problem",
     "write_tar_gz",

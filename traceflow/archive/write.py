@@ -25,10 +25,10 @@ from traceflow_formats.errors import TraceflowError
 from ..limits import Limits
 from .names import NameTree, safe_name, shown
 
-__all__ = ["ENCODER", "NewMember", "Written", "file_chunks", "write_tar_gz"]
+__all__ = ["ENCODER", "NewMember", "Written", "file_chunks", "tar_digest", "write_tar_gz"]
 
 PIECE = 4 << 20  # of the tar, compressed as one gzip member; changing it changes every archive
-LEVEL = 6
+LEVEL = 5  # a seventh faster than 6 for a hundredth more bytes, and still smaller than gzip -6
 ENCODER = f"deflate-{deflate.__version__}/{LEVEL}/{PIECE >> 20}MiB"
 
 _BLOCK = 512
@@ -83,6 +83,14 @@ def write_tar_gz(
         with _new_file(Path(output)) as file:
             return _write(members, file, workers, progress)
     return _write(members, output, workers, progress)
+
+
+def tar_digest(members: Iterable[NewMember]) -> str:
+    """The sha256 of the tar that `write_tar_gz` would write of these members, without packing it."""
+    digest = hashlib.sha256()
+    for piece in _pieces(_Tar(members)):
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 def file_chunks(path: Path, size: int = 1 << 20) -> Callable[[], Iterator[bytes]]:

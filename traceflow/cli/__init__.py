@@ -6,6 +6,7 @@ need inside their functions, so that `--help` costs little.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -24,6 +25,7 @@ def run(argv: list[str]) -> int:
         return 0
     from . import output
 
+    gc.set_threshold(100_000, 20, 20)  # events are trees that die young: looking for cycles among them finds none
     signal.signal(signal.SIGTERM, _terminate)
     try:
         result = _command(argv)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from . import job, store, trial
+from . import dataset, job, store, trial
 from .convert import convert
 from .export import export
 from .grep import HELP as GREP_HELP
@@ -17,6 +17,7 @@ from .index import index
 from .search import HELP as SEARCH_HELP
 from .search import search as search_command
 from .sql import sql
+from .validate import validate
 
 __all__ = ["app"]
 
@@ -42,6 +43,7 @@ def root(
 
 app.command("import")(import_)
 app.command()(export)
+app.command()(validate)
 app.command()(convert)
 
 
@@ -63,4 +65,5 @@ app.command()(sql)
 app.command()(index)
 app.add_typer(job.app, name="job")
 app.add_typer(trial.app, name="trial")
+app.add_typer(dataset.app, name="dataset")
 app.add_typer(store.app, name="store")

@@ -45,7 +45,7 @@ def convert(
 
     The report (what was read, what was left out, tokens, warnings) goes to stderr, or with --json -o to stdout.
     """
-    from traceflow.convert import Conversion, convert_all, convert_one
+    from traceflow.conversion import Conversion, convert_all, convert_one
     from traceflow.sources import open_any
 
     if as_json and out is None:

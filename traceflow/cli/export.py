@@ -1,60 +1,162 @@
-"""`traceflow export`: a job out of the store as a deterministic archive."""
+"""`traceflow export`: jobs out of the store as deterministic archives, and checking such an archive."""
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from traceflow_formats.errors import TraceflowError
 
 from . import output
 from .import_ import warning_line
 from .options import AsJson, StoreOption, open_store
 
+if TYPE_CHECKING:
+    from traceflow.export import Exported
+    from traceflow.store import Manifest, Store
+
+_SUMS = "SHA256SUMS"
+
 
 def export(
-    job: Annotated[str, typer.Argument(help="The job: its name, its id, or the first 8 characters of it.")],
+    jobs: Annotated[
+        list[str] | None, typer.Argument(help="The jobs: name, id, or the first 8 characters of it.", metavar="JOB...")
+    ] = None,
     out: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            "--output", "-o", help="The archive, or a folder for it. Default: <job>.tar.gz here; - is stdout."
+            "--output", "-o", help="The archive, a folder for it, or a URL. Default: <job>.tar.gz here; - is stdout."
         ),
     ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Every job of the store, into the folder that -o names.")] = False,
     original: Annotated[
         bool, typer.Option("--original", help="Exactly what was imported, without what an export adds.")
     ] = False,
+    verify: Annotated[
+        Path | None,
+        typer.Option("--verify", metavar="FILE", help="Check this archive against the store; nothing is written."),
+    ] = None,
     store: StoreOption = None,
     as_json: AsJson = False,
-) -> None:
-    """Export a job as a .tar.gz that Harbor reads: the same bytes every time, on every machine.
+) -> int:
+    """Export jobs as .tar.gz that Harbor reads: the same bytes every time, on every machine.
 
     Every imported file comes out byte for byte. Added are agent/trajectory.json and agent/trace-parsed.jsonl where
-    none was, agent/agent-home.json, and traceflow.json, which lists what was added.
+    none was, agent/agent-home.json, and traceflow.json, which lists what was added. Several jobs go to one folder,
+    with their digests in SHA256SUMS. With --verify FILE the exit code is 1 when the archive is not the store's.
     """
-    from traceflow.export import export_job
-    from traceflow.export.archive import archive_name
-
+    names = jobs or []
+    if verify is not None:
+        if all_ or original or out is not None or len(names) > 1:
+            raise typer.BadParameter("--verify takes one archive and at most one job")
+        return _verify(open_store(store), names, verify, as_json)
+    if all_ == bool(names):
+        raise typer.BadParameter("name one job or several, or say --all")
     opened = open_store(store)
-    found = opened.job(job)
-    file_name = f"{archive_name(found)}.tar.gz"
-    if out is not None and str(out) == "-":
+    found = opened.jobs() if all_ else [opened.job(name) for name in dict.fromkeys(names)]
+    found = list({job.job_id: job for job in found}.values())
+    if out == "-":
+        if len(found) != 1 or as_json:
+            raise typer.BadParameter("-o - writes one archive to stdout, where --json would print")
+        from traceflow.export import export_job
+
+        _say(export_job(opened, found[0], sys.stdout.buffer, original=original), "stdout", output.note)
+        return 0
+    several = all_ or len(found) > 1
+    if several and out is None:
+        raise typer.BadParameter("say with -o which folder the archives go to")
+    written: list[tuple[str, Exported]] = []
+    for job, target in _targets(found, out, several):
+        written.append((target, _export(opened, job, target, original)))
         if as_json:
-            raise typer.BadParameter("-o - writes the archive to stdout, where --json would print")
-        result = export_job(opened, found, sys.stdout.buffer, original=original)
-        shown = "stdout"
-    else:
-        target = Path(file_name) if out is None else out / file_name if out.is_dir() else out
-        with output.progress(f"exporting {file_name}") as advance:
-            result = export_job(opened, found, target, original=original, progress=lambda done: advance(0, ""))
-        shown = str(target)
-    if as_json:
-        output.print_json({"path": shown, **result.as_dict()}, indent=True)
-        return
+            output.print_json({"path": target, **written[-1][1].as_dict()}, indent=not several)
+        else:
+            _say(written[-1][1], target, lambda line: output.write(output.cell(line) + "\n"))
+    if several and out is not None:
+        _write_sums(out, written)
+    return 0
+
+
+def _targets(jobs: list[Manifest], out: str | None, several: bool) -> list[tuple[Manifest, str]]:
+    """Where each job goes. Jobs of one name get the beginning of their ids behind it."""
+    from traceflow.archive.urls import is_url
+    from traceflow.export import archive_name
+    from traceflow.export.target import is_folder_url, join_url
+
+    count = Counter(archive_name(job).casefold() for job in jobs)
+    found = []
+    for job in jobs:
+        name = archive_name(job)
+        file = f"{name}-{job.job_id[:8]}.tar.gz" if count[name.casefold()] > 1 else f"{name}.tar.gz"
+        if out is None:
+            target = file
+        elif is_url(out):
+            target = join_url(out, file) if several or is_folder_url(out) else out
+        else:
+            folder = several or out.endswith("/") or Path(out).is_dir()
+            target = str(Path(out) / file) if folder else out
+        found.append((job, target))
+    if several and len({target for _, target in found}) < len(found):
+        raise TraceflowError("invalid_input", "two of these jobs would go to one file: export them one by one")
+    return found
+
+
+def _export(store: Store, job: Manifest, target: str, original: bool) -> Exported:
+    from traceflow.export import export_job
+
+    with output.progress(f"exporting {target.rpartition('/')[2]}") as advance:
+        return export_job(store, job, target, original=original, progress=lambda done: advance(0, ""))
+
+
+def _say(result: Exported, shown: str, say: Any) -> None:
     written = result.written
-    say = output.note if shown == "stdout" else lambda line: output.write(output.cell(line) + "\n")
     say(f"wrote {shown}: {written.members} members, {written.archive_bytes} bytes, {result.derived} file(s) added")
-    say(f"sha256 {written.archive_sha256} archive")
+    say(f"sha256 {written.archive_sha256} archive ({written.encoder})")
     say(f"sha256 {written.tar_sha256} tar")
     for warning in result.warnings:
         output.note(warning_line(warning))
+
+
+def _write_sums(out: str, written: list[tuple[str, Exported]]) -> None:
+    """SHA256SUMS in the folder of the archives, as `sha256sum -c` reads it; the digest of each tar is a comment."""
+    from traceflow.archive.urls import is_url
+    from traceflow.files import atomic_file
+
+    lines = []
+    for target, result in sorted(written, key=lambda pair: pair[0].encode()):
+        name = target.rpartition("/")[2].partition("?")[0]
+        lines.append(f"# {name}: tar {result.written.tar_sha256}, packed by {result.written.encoder}\n")
+        lines.append(f"{result.written.archive_sha256}  {name}\n")
+    content = "".join(lines).encode()
+    if not is_url(out):
+        with atomic_file(Path(out) / _SUMS) as file:
+            file.write(content)
+        return
+    from traceflow.export.target import join_url, write_whole
+
+    write_whole(join_url(out, _SUMS), content)
+
+
+def _verify(store: Store, names: list[str], archive: Path, as_json: bool) -> int:
+    from traceflow.export import find_job, verify_archive
+
+    with output.progress(f"verifying {archive.name}"):
+        job = store.job(names[0]) if names else find_job(store, archive)
+        checked = verify_archive(store, job, archive)
+    if as_json:
+        output.print_json(asdict(checked), indent=True)
+        return 1 if checked.problems else 0
+    for problem in checked.problems:
+        output.write(output.cell(f"{problem['path']}: {problem['message']}") + "\n")
+    if checked.exact:
+        what = "what was imported" if checked.original else "an export"
+        output.note(f"{archive} is {what} of job {job.job_id}, byte for byte: {checked.members} members")
+    elif checked.problems:
+        output.note(f"{archive} is not job {job.job_id}: {len(checked.problems)} problem(s)")
+    else:
+        output.note(f"{archive} holds the files of job {job.job_id}, packed in another way than an export's")
+    return 1 if checked.problems else 0

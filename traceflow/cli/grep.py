@@ -122,14 +122,14 @@ def document(hit: Hit) -> dict[str, Any]:
         "agent_id": hit.agent_id,
         "timestamp": when.isoformat().replace("+00:00", "Z") if when else None,
         "text": hit.text,
-        "spans": [list(span) for span in hit.spans()],
+        "spans": [list(span) for span in hit.spans],
     }
 
 
 def _print(hit: Hit, context: int) -> None:
     tool = f" {hit.tool_name}" if hit.tool_name else ""
     where = f"{output.cell(hit.trial_name)}:{hit.seq}:{hit.type}{output.cell(tool)}: "
-    spans = hit.spans() or [(0, 0)]
+    spans = hit.spans or ((0, 0),)
     first = True
     for line, marks in _lines(hit.text, spans, context):
         output.write((where if first else " " * 4) + _marked(line, marks) + "\n")

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 def import_(
     paths: Annotated[list[Path], typer.Argument(help="Harbor job folders, or archives of them (.tar.gz, .zip, ...).")],
     store: StoreOption = None,
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--dataset", "-d", metavar="NAME[@VERSION]", help="The dataset that the tasks are from. Repeatable."
+        ),
+    ] = None,
     skip_invalid: Annotated[
         bool, typer.Option("--skip-invalid", help="Skip trials whose result.json cannot be read; the rest lands.")
     ] = False,
@@ -38,7 +44,13 @@ def import_(
         try:
             with output.progress(f"importing {path.name}", _bytes_of(path)) as advance:
                 report = import_job(
-                    opened, path, limits=limits, skip_invalid=skip_invalid, dry_run=dry_run, progress=advance
+                    opened,
+                    path,
+                    limits=limits,
+                    skip_invalid=skip_invalid,
+                    dry_run=dry_run,
+                    datasets=dataset or (),
+                    progress=advance,
                 )
         except (TraceflowError, OSError) as failure:
             if len(paths) == 1:

@@ -70,8 +70,10 @@ def show(job: JobArgument, store: StoreOption = None, as_json: AsJson = False) -
     for status, count in document["outcomes"].items():
         output.write(f"  {status:<16}{count}\n")
     output.write("reported_totals   " + ", ".join(f"{k} {output.cell(v)}" for k, v in totals.items()) + "\n")
-    links = document.get("task_links") or {}
+    links = document.get("link_counts") or {}
     output.write("task_links        " + ", ".join(f"{k} {v}" for k, v in links.items()) + "\n")
+    for row in document.get("task_links") or ():
+        output.write(f"  {output.cell(link_line(row))}\n")
     report = document["report"]
     for skipped in report.get("skipped", ()):
         output.write(output.cell(f"skipped[{skipped['code']}]: {skipped['message']}") + "\n")
@@ -79,6 +81,44 @@ def show(job: JobArgument, store: StoreOption = None, as_json: AsJson = False) -
 
     for warning in report.get("warnings", ()):
         output.write(output.cell(warning_line(warning)) + "\n")
+
+
+def link_line(row: dict[str, Any]) -> str:
+    """A row of `task_links` as one line: how many trials of the task are linked, to what, and why others are not."""
+    where = f" to {', '.join(row['datasets'])} by {row['linked_by']}" if row["datasets"] else ""
+    reasons = [f"{reason} {count}" for reason, count in row["link_reasons"].items()]
+    candidates = [f"candidates {', '.join(row['candidates'])}"] if row["candidates"] else []
+    return "; ".join(
+        [f"{row['task_name']}: {row['n_linked']} of {row['n_trials']} linked{where}", *reasons, *candidates]
+    )
+
+
+@app.command()
+def relink(
+    job: JobArgument,
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--dataset", "-d", metavar="NAME[@VERSION]", help="The dataset that the tasks are from. Repeatable."
+        ),
+    ] = None,
+    store: StoreOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Link the trials of a job to tasks again, as an import would now: after a dataset was added, for instance."""
+    from traceflow.importer import relink_job
+
+    opened = open_store(store)
+    found = opened.job(job)
+    report = relink_job(opened, found, dataset or ())
+    if as_json:
+        output.print_json(report.as_dict(), indent=True)
+        return
+    counts = ", ".join(f"{reason} {count}" for reason, count in report.link_counts.items())
+    name = found.job.get("original_job_name") or found.job_id
+    output.write(f"{output.cell(name)}: {report.changed} link(s) changed; {counts or 'no trials'}\n")
+    for row in report.task_links:
+        output.write(f"  {output.cell(link_line(dict(row)))}\n")
 
 
 def _outcomes(store: Store, job: Manifest) -> dict[str, int]:

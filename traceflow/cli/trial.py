@@ -12,8 +12,12 @@ from traceflow_formats.trace import TraceLine, text_of
 
 from . import output
 from .options import AsJson, JobOption, Limit, StoreOption, open_store
+from .trialfiles import download, files, logs
 
 app = typer.Typer(help="List and show trials, and read their traces.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(files, name="files")
+app.command()(logs)
+app.command()(download)
 
 TrialArgument = Annotated[str, typer.Argument(help="The trial: its name, its id, or the first 8 characters of it.")]
 OneJob = Annotated[str | None, typer.Option("--job", "-j", help="The job it belongs to, where the name is not enough.")]
@@ -107,7 +111,8 @@ def trace(
         if as_json:
             output.print_json({"seq": event.seq, "type": event.type, "data": event.data})
         else:
-            output.write(f"{event.seq:>6}  {event.type:<20}  {output.cell(summary(event)[:140])}\n")
+            words = " ".join(summary(event)[:2000].split())[:140]  # one line: line feeds are blanks here
+            output.write(f"{event.seq:>6}  {event.type:<20}  {output.cell(words)}\n")
         count += 1
     return 0 if count else 1
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 import tempfile
-import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,18 +14,24 @@ from typing import Any, BinaryIO
 
 from traceflow_formats import jsontext
 
-from ..archive import NewMember, Written, windows_problem, write_tar_gz
-from ..importer.derived import EXPORT_FORMAT, EXPORT_VERSION, MARK
-from ..store import FileRow, Manifest, Store
-from .derive import Derived, derive_trial
+from ..archive import NewMember, Written, windows_problem
+from ..archive.names import NameTree
+from ..limits import Limits
+from ..mark import EXPORT_FORMAT, EXPORT_VERSION, MARK
+from ..store import FileRow, Manifest, PackReader, Store
+from .derive import Derived
+from .target import write_archive
+from .worker import derived_in_order
 
-__all__ = ["Exported", "export_job"]
+__all__ = ["Content", "Exported", "archive_name", "contents_of", "export_job", "members_of"]
 
-_CHUNK = 1 << 20
 _JOB_FACTS = (
     "original_job_id", "original_job_name", "started_at", "finished_at", "n_total_trials", "n_trials", "n_scored",
-    "n_skipped", "datasets", "reported_totals", "task_links", "tree_sha256",
+    "datasets", "reported_totals", "task_links", "tree_sha256",
 )  # fmt: skip
+_ANY_SIZE = Limits(members=(1 << 31) - 1, path_bytes=1 << 20, path_depth=1 << 20)
+
+Content = Derived | FileRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,28 +62,29 @@ class Exported:
 def export_job(
     store: Store,
     job: Manifest,
-    output: Path | BinaryIO,
+    output: Path | str | BinaryIO,
     *,
     original: bool = False,
     progress: Callable[[int], None] | None = None,
+    workers: int | None = None,
 ) -> Exported:
-    """Write a job as a .tar.gz to a path or a binary stream. With `original` exactly what was imported.
+    """Write a job as a .tar.gz to a path, a URL that fsspec knows, or a binary stream. With `original` exactly what
+    was imported.
 
     The same store content gives the same bytes, on any machine, at any time. Memory is flat; what is added lies
-    in a temporary folder until it is written. Raises TraceflowError store_corrupt and io_error.
+    in a temporary folder until it is written. A path or URL gets its file when all of it is written. `workers` is
+    the number of processes that derive (0: none; default: by the size of the job). Raises TraceflowError
+    store_corrupt, io_error, and invalid_input for a URL that cannot be written to.
     """
-    rows = store.files(job)
     name = archive_name(job)
-    with tempfile.TemporaryDirectory(prefix="traceflow-export-") as spool:
-        derived: list[Derived] = []
-        kept = rows
-        if not original:
-            kept = [row for row in rows if not row.derived]
-            derived = list(_derive(store, job, kept, Path(spool)))
-        members = _members(store, job, kept, derived, name, exact_modes=original)
-        written = write_tar_gz(members, output, progress=progress)
-    paths = [row.path for row in kept] + [item.path for item in derived]
-    return Exported(job.job_id, name, written, len(derived), _name_warnings(paths))
+    seen = _Names()
+    with (
+        tempfile.TemporaryDirectory(prefix="traceflow-export-", ignore_cleanup_errors=True) as spool,
+        closing(contents_of(store, job, Path(spool), original=original, workers=workers)) as found,
+        closing(seen.watch(found)) as contents,
+    ):
+        written = write_archive(members_of(store, job, contents, name, exact_modes=original), output, progress)
+    return Exported(job.job_id, name, written, seen.derived, seen.warnings())
 
 
 def archive_name(job: Manifest) -> str:
@@ -89,45 +97,65 @@ def archive_name(job: Manifest) -> str:
     return name
 
 
-def _derive(store: Store, job: Manifest, files: list[FileRow], spool: Path) -> Iterator[Derived]:
-    by_trial: dict[str | None, list[FileRow]] = {}
-    for row in files:
-        by_trial.setdefault(row.trial_id, []).append(row)
-    if any(row.path == MARK for row in files):
-        return  # a file of that name was imported: nothing that we add could be told from an original
+def contents_of(
+    store: Store, job: Manifest, spool: Path, *, original: bool, workers: int | None = None
+) -> Generator[Content, None, None]:
+    """What an export of the job holds, in the order of the paths' bytes; derived contents are made as they come."""
+    spool.mkdir(parents=True, exist_ok=True)
+    with store.file_table(job) as table:
+        if original:
+            yield from table.rows()
+            return
+        kept: Iterator[Content] = (row for row in table.rows() if not row.derived)
+        if _is_taken(store, job):  # nothing that we add could be told from an original
+            yield from kept
+            return
+        with closing(_derived(store, job, spool, workers)) as derived:
+            yield from heapq.merge(kept, derived, key=_path_bytes)
+
+
+def _is_taken(store: Store, job: Manifest) -> bool:
+    """Whether a file or folder with the name of our record was imported."""
+    with store.file_table(job) as table:
+        return any(row.path == MARK or row.path.startswith(f"{MARK}/") for row in table.rows(MARK) if not row.derived)
+
+
+def _derived(store: Store, job: Manifest, spool: Path, workers: int | None) -> Generator[Content, None, None]:
+    """What is added, in order. Our record comes between two trials, and lists what all of them got."""
+    trials = sorted(store.trials(job), key=lambda trial: f"{trial['trial_name']}/".encode())
+    before = sum(f"{trial['trial_name']}/".encode() < MARK.encode() for trial in trials)
     added: list[Derived] = []
-    for number, trial in enumerate(store.trials(job)):
-        own = by_trial.get(trial["trial_id"], [])
-        if trial["skipped_code"] is not None and not own:
-            continue
-        made = derive_trial(store, job, trial, own, spool / f"{number:06d}")
-        added.extend(made)
-        yield from made
+    with closing(derived_in_order(store, job, trials, spool, workers)) as results:
+        for _, made in zip(range(before), results, strict=False):
+            added.extend(made)
+            yield from made
+        rest = [made for trial in results for made in trial]
     record = {
         "format": EXPORT_FORMAT,
         "version": EXPORT_VERSION,
         "job": {key: job.job[key] for key in _JOB_FACTS if job.job.get(key) is not None},
-        "derived": [{"path": d.path, "size": d.size, "sha256": d.sha256} for d in sorted(added, key=_path_bytes)],
+        "derived": [{"path": d.path, "size": d.size, "sha256": d.sha256} for d in [*added, *rest]],
     }
-    file = spool / MARK
     content = jsontext.pretty(record)
+    file = spool / MARK
     file.write_bytes(content)
     yield Derived(MARK, file, len(content), hashlib.sha256(content).hexdigest())
+    yield from rest
 
 
-def _path_bytes(item: Derived | FileRow) -> bytes:
+def _path_bytes(item: Content) -> bytes:
     return item.path.encode()
 
 
-def _members(
-    store: Store, job: Manifest, files: list[FileRow], derived: list[Derived], name: str, *, exact_modes: bool
+def members_of(
+    store: Store, job: Manifest, contents: Iterable[Content], name: str, *, exact_modes: bool
 ) -> Iterator[NewMember]:
-    contents = store.contents(job)
-    everything: Iterable[Derived | FileRow] = sorted([*files, *derived], key=_path_bytes)
-    for item in everything:
+    """The contents as members of an archive with that top folder; `exact_modes` keeps all permission bits."""
+    packs = store.contents(job)
+    for item in contents:
         path = f"{name}/{item.path}"
         if isinstance(item, Derived):
-            yield NewMember(path, item.size, chunks=item.chunks)
+            yield NewMember(path, item.size, chunks=partial(_once, item))
         elif item.kind == "directory":
             yield NewMember(path, directory=True, mode=item.mode if exact_modes else None)
         elif item.packed is not None:
@@ -135,32 +163,47 @@ def _members(
                 path,
                 item.size,
                 executable=bool(item.mode & 0o100),
-                chunks=partial(_chunks, contents, item),
+                chunks=partial(_stored, packs, item),
                 mode=item.mode if exact_modes else None,
             )
 
 
-def _chunks(contents: Any, item: FileRow) -> Iterator[bytes]:
-    with contents.open(item.packed) as stream:
-        while chunk := stream.read(_CHUNK):
-            yield chunk
+def _once(item: Derived) -> Iterator[bytes]:
+    """A derived content, whose file goes when it is in the archive."""
+    yield from item.chunks()
+    item.file.unlink(missing_ok=True)
 
 
-def _name_warnings(paths: list[str]) -> list[dict[str, Any]]:
-    """Names that cannot be extracted elsewhere: they are written all the same."""
-    found = []
-    bad = [(path, problem) for path in paths if (problem := windows_problem(path))]
-    if bad:
-        path, problem = bad[0]
-        message = f"{path}: {problem}; such names cannot be extracted on Windows"
-        found.append({"code": "windows_name", "count": len(bad), "message": message, "path": path})
-    seen: dict[str, str] = {}
-    twins = []
-    for path in paths:
-        other = seen.setdefault(unicodedata.normalize("NFC", path).casefold(), path)
-        if other != path:
-            twins.append((other, path))
-    if twins:
-        message = f"{twins[0][0]} and {twins[0][1]} are one file where case or Unicode form does not count"
-        found.append({"code": "name_twin", "count": len(twins), "message": message, "path": twins[0][1]})
-    return found
+def _stored(packs: PackReader, item: FileRow) -> Iterator[bytes]:
+    assert item.packed is not None
+    return packs.chunks(item.packed)
+
+
+class _Names:
+    """Watches names go by: how many were derived, and which cannot be extracted elsewhere. They are written anyway."""
+
+    def __init__(self) -> None:
+        self.derived = 0
+        self._tree = NameTree(_ANY_SIZE)
+        self._windows: tuple[int, str, str] = 0, "", ""
+
+    def watch(self, contents: Iterator[Content]) -> Generator[Content, None, None]:
+        for item in contents:
+            self.derived += isinstance(item, Derived)
+            if problem := windows_problem(item.path):
+                count, path, first = self._windows
+                self._windows = count + 1, path or item.path, first or problem
+            self._tree.add(item.path, isinstance(item, FileRow) and item.kind == "directory")
+            yield item
+
+    def warnings(self) -> list[dict[str, Any]]:
+        found = []
+        count, path, problem = self._windows
+        if count:
+            message = f"{path}: {problem}; such names cannot be extracted on Windows"
+            found.append({"code": "windows_name", "count": count, "message": message, "path": path})
+        twin = self._tree.first_twin
+        if twin is not None:
+            message = f"{twin} is one file with another where case or Unicode form does not count"
+            found.append({"code": "name_twin", "count": self._tree.twins, "message": message, "path": twin})
+        return found

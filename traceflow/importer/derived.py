@@ -7,27 +7,16 @@ that was added; anything else is an original, whatever `traceflow.json` says.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from traceflow_formats import jsontext
 
+from ..mark import EXPORT_FORMAT, EXPORT_VERSION, MARK, is_derived_name
 from .tree import Tree, sha256_of
 
 __all__ = ["EXPORT_FORMAT", "EXPORT_VERSION", "MARK", "derived_files", "is_derived_name"]
 
-MARK = "traceflow.json"
-EXPORT_FORMAT = "traceflow-export"
-EXPORT_VERSION = 1
 _LIMIT = 64 << 20
-
-_AGENT_FILES = r"agent/(?:trajectory\.json|trace-parsed\.jsonl|agent-home\.json|images/[0-9A-Za-z._-]+)"
-_NAMES = re.compile(rf"[^/]+/(?:steps/[^/]+/)?{_AGENT_FILES}|[^/]+/traceflow\.json|traceflow\.json").fullmatch
-
-
-def is_derived_name(path: str) -> bool:
-    """Whether an export may add a file of this name."""
-    return _NAMES(path) is not None
 
 
 def derived_files(tree: Tree) -> frozenset[str]:

@@ -23,10 +23,12 @@ Progress = Callable[[int, str], None]
 
 @dataclass
 class Incoming:
-    """A job's files, and where they came from: `kind` is folder or the archive's format."""
+    """A job's files, and where they came from: `kind` is folder or the archive's format, `name` the job's name
+    where its records have none: the folder's, also of one inside an archive, else the archive's."""
 
     tree: Tree
     kind: str
+    name: str
     oversized: dict[str, int] = field(default_factory=dict)  # files over `file_bytes`, not unpacked: path -> bytes
     warnings: list[dict[str, Any]] = field(default_factory=list)
 
@@ -40,7 +42,7 @@ def incoming(path: Path, limits: Limits, progress: Progress = lambda amount, wor
     if path.is_dir():
         tree = list_tree(path, limits)
         _refuse_other_folders(path, tree)
-        found = Incoming(tree, "folder")
+        found = Incoming(tree, "folder", path.resolve().name)
         found.oversized = {e.path: e.size for e in tree.files if e.size > limits.file_bytes}
         yield found
         return
@@ -57,7 +59,15 @@ def incoming(path: Path, limits: Limits, progress: Progress = lambda amount, wor
         target = Path(spool) / "job"
         unpack(path, target, checked, limits)
         tree = list_tree(target / prefix if prefix else target, limits)
-        yield Incoming(tree, checked.format, big, checked.warnings)
+        yield Incoming(tree, checked.format, prefix.rstrip("/") or _stem(path.name), big, checked.warnings)
+
+
+def _stem(name: str) -> str:
+    """The name of an archive without its endings."""
+    for ending in (".tar.gz", ".tgz", ".tar.zst", ".tar", ".zip"):
+        if name.lower().endswith(ending) and len(name) > len(ending):
+            return name[: -len(ending)]
+    return name
 
 
 def _refuse_other_folders(path: Path, tree: Tree) -> None:

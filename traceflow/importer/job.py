@@ -1,13 +1,14 @@
 """Importing one job: checked as a whole, then written in one stream, then made visible in one step.
 
 The order of decisions is that of the design: archive readable and safe, size bounds, the job's records, is it
-here already, then its trials. Everything before the manifest leaves no trace in the store.
+here already, the datasets that `-d` names, then its trials. Everything before the manifest leaves no trace in the
+store.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +36,7 @@ from ..limits import Limits
 from ..store import JobWriter, Store
 from .derived import derived_files
 from .incoming import Incoming, incoming
+from .links import Link, Linker, flagged, linker, rollup
 from .report import ImportReport, Warnings
 from .rows import skipped_row, trial_row
 from .tree import Tree, sha256_of, tree_digest
@@ -53,6 +55,7 @@ class _Trial:
     trial_id: str
     record: TrialRecord | None = None
     digest: str | None = None
+    link: Link | None = None
     code: str | None = None
     message: str = ""
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -66,12 +69,14 @@ def import_job(
     limits: Limits | None = None,
     skip_invalid: bool = False,
     dry_run: bool = False,
+    datasets: Sequence[str] = (),
     progress: Progress = lambda amount, word: None,
 ) -> ImportReport:
     """Import a Harbor job folder or archive into a store and report what landed.
 
-    `progress` is told bytes done and what is in hand. Raises TraceflowError: invalid_archive, upload_too_large,
-    not_a_job_dir, invalid_job, invalid_trial (unless `skip_invalid`), job_already_uploaded, io_error.
+    `datasets` are name@version: its trials' tasks are looked for in those. `progress` is told bytes done and what
+    is in hand. Raises TraceflowError: invalid_archive, upload_too_large, not_a_job_dir, invalid_job, invalid_trial
+    (unless `skip_invalid`), job_already_uploaded, dataset_not_found, dataset_version_not_found, io_error.
     """
     bounds = limits or Limits()
     with incoming(path, bounds, progress) as found:
@@ -84,8 +89,12 @@ def import_job(
         job_id = job.id or _id_from(found.tree)
         if store.has_job(job_id):
             raise _taken(job_id, job.name)
+        flags = flagged(store, datasets)
+        linking = linker(store, [{"name": d.name, "version": d.version, "ref": d.ref} for d in job.datasets], flags)
         trials = _read_trials(found, job_id, bounds, skip_invalid, warnings)
-        report = ImportReport(job_id, job.id, job.name or path.name, dry_run=dry_run)
+        _link(trials, linking)
+        report = ImportReport(job_id, job.id, job.name or found.name, dry_run=dry_run)
+        report.dataset_flags = list(datasets)
         _write(store, found, job, trials, report, warnings, bounds, dry_run, progress)
     return report
 
@@ -158,6 +167,12 @@ def _read_one(tree: Tree, trial: _Trial, limits: Limits, skip_invalid: bool, war
             warnings.warn("bad_lock", error.message)
 
 
+def _link(trials: list[_Trial], linking: Linker) -> None:
+    for trial in trials:
+        if trial.record is not None:
+            trial.link = linking.link(trial.record.task_name, trial.digest)
+
+
 def _config_columns(tree: Tree, name: str, limits: Limits) -> dict[str, Any]:
     """What the config.json of a trial without a result says of it."""
     try:
@@ -181,8 +196,12 @@ def _unique_ids(trials: list[_Trial], warnings: Warnings) -> None:
 def _id_from(tree: Tree) -> str:
     """The id of a job whose record has none: a UUIDv5 of the tree's digest."""
 
+    derived = derived_files(tree)
+
     def contents() -> Iterator[tuple[str, str]]:
         for entry in tree.files:
+            if entry.path in derived:  # an export of the job is the same job
+                continue
             with tree.open(entry) as stream:
                 yield entry.path, sha256_of(stream)
 
@@ -236,13 +255,15 @@ def _write(
             _write_trial(writer, tree, trial, derived, report, warnings, limits)
         tree.verify()
         records = [trial.record for trial in trials if trial.record is not None]
+        links = [(t.record.task_name, t.link) for t in trials if t.record is not None and t.link is not None]
+        by_task, report.task_links = rollup(links)
         report.reported_totals = reported_totals(job, records).as_dict()
         warnings.take({"code": w.code, "message": w.message} for w in totals_differ(job, records))
         if not report.scored:
             warnings.warn("nothing_scored", "no trial has a reward")
         report.warnings = warnings.as_list()
         if not dry_run:
-            facts = _job_facts(found, job, report, tree_digest(iter(digests)))
+            facts = _job_facts(found, job, report, tree_digest(iter(digests)), by_task)
             writer.commit(facts, report.as_dict(), {"traceflow": __version__})
 
 
@@ -272,17 +293,11 @@ def _write_trial(
         except TraceflowError as error:
             warnings.warn("bad_evolve", error.message)
     outcome = outcome_of(record)
-    link = {
-        "task_digest": trial.digest,
-        "linked_by": "none",
-        "link_reason": "no_hash_match" if trial.digest else "no_task_digest",
-    }
+    link = {"task_digest": trial.digest, **(trial.link.columns() if trial.link else {})}
     row = trial_row(trial.trial_id, trial.name, record, outcome, trial_cost(record, evolve), totals, said, link)
     writer.add_trial(row)
     report.trials += 1
     report.scored += outcome.status == "SCORED"
-    reason = link["link_reason"] or "linked"
-    report.task_links[reason] = report.task_links.get(reason, 0) + 1
     if said is not None:
         warnings.take([*said.get("warnings", ()), *said.get("problems", ())], trial.name)
 
@@ -317,7 +332,9 @@ def _joined(parts: list[tuple[str, TrialTrace]], own: TrialTrace) -> Iterator[Ev
     yield from own.events
 
 
-def _job_facts(found: Incoming, job: JobRecord, report: ImportReport, digest: str) -> dict[str, Any]:
+def _job_facts(
+    found: Incoming, job: JobRecord, report: ImportReport, digest: str, by_task: list[dict[str, Any]]
+) -> dict[str, Any]:
     return {
         "original_job_id": job.id,
         "original_job_name": report.original_job_name,
@@ -339,6 +356,8 @@ def _job_facts(found: Incoming, job: JobRecord, report: ImportReport, digest: st
             for d in job.datasets
         ],
         "reported_totals": report.reported_totals,
-        "task_links": report.task_links,
+        "task_links": by_task,
+        "link_counts": report.task_links,
+        "dataset_flags": report.dataset_flags,
         "x_evolve": job.x_evolve,
     }

@@ -44,7 +44,8 @@ class ImportReport:
     trials: int = 0
     scored: int = 0
     skipped: list[dict[str, str]] = field(default_factory=list)
-    task_links: dict[str, int] = field(default_factory=dict)
+    task_links: dict[str, int] = field(default_factory=dict)  # reason or "linked" -> trials
+    dataset_flags: list[str] = field(default_factory=list)
     reported_totals: dict[str, Any] = field(default_factory=dict)
     warnings: list[dict[str, Any]] = field(default_factory=list)
     dry_run: bool = False

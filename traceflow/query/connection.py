@@ -22,21 +22,23 @@ __all__ = ["check_statement", "connect", "explain_error", "sql"]
 
 
 def connect(store: Store) -> duckdb.DuckDBPyConnection:
-    """A connection with the views jobs, trials, rewards, events, steps, tool_calls, usage, errors and files.
+    """A connection with the views jobs, trials, rewards, events, steps, tool_calls, usage, errors, files, datasets
+    and tasks.
 
-    They show the jobs that are in the store now. The connection itself does not check what it is given: for
+    They show what is in the store now. The connection itself does not check what it is given: for
     questions of others use `sql`. Close it when done.
     """
-    from .views import job_rows, statements
+    from .views import dataset_rows, job_rows, statements
 
-    jobs = store.jobs()
+    jobs, datasets = store.jobs(), store.datasets()
     connection, root = open_locked(store)
     try:
-        for statement in statements(jobs, root):
+        for statement in statements(jobs, root, datasets):
             connection.execute(statement)
-        rows = [list(row.values()) for row in job_rows(jobs)]
-        if rows:
-            connection.executemany(f"INSERT INTO raw.jobs VALUES ({', '.join('?' * len(rows[0]))})", rows)
+        for table, made in (("jobs", job_rows(jobs)), ("datasets", dataset_rows(datasets))):
+            rows = [list(row.values()) for row in made]
+            if rows:
+                connection.executemany(f"INSERT INTO raw.{table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
     except duckdb.Error as error:
         connection.close()
         raise TraceflowError("store_corrupt", f"the tables of {store.url} cannot be read: {_first(error)}") from error

@@ -10,6 +10,8 @@ from .pattern import Pattern
 
 __all__ = ["Hit", "TrialCount"]
 
+MAX_SPANS = 100  # places that a hit names
+
 
 @dataclass(frozen=True, slots=True)
 class Hit:
@@ -26,10 +28,14 @@ class Hit:
     text: str
     pattern: Pattern = field(repr=False)
 
-    def spans(self, limit: int = 100) -> list[tuple[int, int]]:
-        """The first places of `text` that match: start and end, in characters."""
-        found = self.pattern.compile().finditer(self.text)
-        return [match.span() for match in islice(found, limit)]
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """The places of `text` that match, at most 100: start and end, in characters. Found when asked for."""
+        return self.places(MAX_SPANS)
+
+    def places(self, limit: int) -> tuple[tuple[int, int], ...]:
+        """The first places of `text` that match."""
+        return tuple(match.span() for match in islice(self.pattern.compile().finditer(self.text), limit))
 
     @property
     def line_number(self) -> int:
@@ -45,7 +51,7 @@ class Hit:
         return self.text[start : end if end >= 0 else len(self.text)]
 
     def _first(self) -> int:
-        spans = self.spans(1)
+        spans = self.places(1)
         return spans[0][0] if spans else 0
 
 

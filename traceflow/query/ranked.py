@@ -143,7 +143,7 @@ def index_jobs(store: Store, jobs: Sequence[Manifest], progress: _Progress = lam
 
 def snippet(hit: Hit, width: int = _SNIPPET) -> tuple[str, list[tuple[int, int]]]:
     """Part of the event's text around the place with most matches, on one line, and the matches in it."""
-    spans = hit.spans(1000)
+    spans = hit.places(1000)
     if not spans:
         return " ".join(hit.text[:width].split()), []
     best, most = 0, 0

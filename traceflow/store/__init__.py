@@ -9,45 +9,63 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .datasets import Dataset, DatasetFile
     from .encoder import EventEncoder
+    from .filetable import FileTable
     from .manifest import Manifest, StoredObject
-    from .packs import Packed
+    from .packs import Packed, PackReader
     from .reading import FileRow
     from .schema import SCHEMA_VERSION
     from .store import GcReport, Problem, Store, StoreInfo, VerifyReport
+    from .swap import JobRewriter, stored_row
     from .totals import Totals
+    from .tracereader import TraceReader
     from .writer import JobWriter
 
 __all__ = [
     "SCHEMA_VERSION",
+    "Dataset",
+    "DatasetFile",
     "EventEncoder",
     "FileRow",
+    "FileTable",
     "GcReport",
+    "JobRewriter",
     "JobWriter",
     "Manifest",
+    "PackReader",
     "Packed",
     "Problem",
     "Store",
     "StoreInfo",
     "StoredObject",
     "Totals",
+    "TraceReader",
     "VerifyReport",
+    "stored_row",
 ]
 
 _PLACES = {
-    "SCHEMA_VERSION": "layout",
+    "Dataset": "datasets",
+    "DatasetFile": "datasets",
     "EventEncoder": "encoder",
-    "FileRow": "reading",
-    "GcReport": "store",
-    "JobWriter": "writer",
+    "FileTable": "filetable",
     "Manifest": "manifest",
+    "StoredObject": "manifest",
     "Packed": "packs",
+    "PackReader": "packs",
+    "FileRow": "reading",
+    "SCHEMA_VERSION": "layout",
+    "GcReport": "store",
     "Problem": "store",
     "Store": "store",
     "StoreInfo": "store",
-    "StoredObject": "manifest",
-    "Totals": "totals",
     "VerifyReport": "store",
+    "JobRewriter": "swap",
+    "stored_row": "swap",
+    "Totals": "totals",
+    "TraceReader": "tracereader",
+    "JobWriter": "writer",
 }
 
 

@@ -121,6 +121,9 @@ def decode_batch(batch: pa.RecordBatch | pa.Table) -> Iterable[TraceLine]:
             columns.append([None] * batch.num_rows)
             continue
         values = batch.column(name)
+        if values.null_count == batch.num_rows:
+            columns.append([None] * batch.num_rows)
+            continue
         columns.append((values.cast(pa.int64()) if name == "timestamp" else values).to_pylist())
     for values in zip(*columns, strict=True):
         yield decode(EventRow(*values))

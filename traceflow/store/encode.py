@@ -12,10 +12,10 @@ from typing import Any
 import orjson
 from traceflow_formats.errors import TraceflowError
 from traceflow_formats.text import clean_text
-from traceflow_formats.times import epoch_us
 from traceflow_formats.trace import TYPES, Event, TraceLine
 
 from .rows import DURATION, INPUT, MARKS, PIECE, PIECE_INSIDE, PIECE_STRING, TIMESTAMP, EventRow
+from .schema import microseconds
 
 __all__ = ["TITLE_LENGTH", "encode"]
 
@@ -139,10 +139,7 @@ def _timestamp(row: EventRow, text: str) -> Any:
     match = _TIME(text)
     minute = _minute(match[1]) if match else None
     if match is None or minute is None:
-        try:
-            row.timestamp = epoch_us(text)
-        except OverflowError:
-            row.timestamp = None
+        row.timestamp = microseconds(text)
         return text
     fraction = match[3]
     row.timestamp = minute + int(match[2]) * 1_000_000

@@ -23,10 +23,13 @@ from .schema import arrow_schema
 __all__ = [
     "FileRow",
     "Matches",
+    "as_file_row",
     "file_row",
     "file_rows",
+    "groups_of",
     "open_table",
     "read_table",
+    "reading",
     "trace",
     "trial_names",
     "trial_rows",
@@ -119,7 +122,7 @@ def file_rows(backend: Backend, job: Manifest, trial_id: str | None = None) -> l
     table = read_table(backend, job, "files")
     if trial_id is not None:
         table = table.filter(pc.equal(table.column("trial_id"), trial_id))
-    return sorted(map(_file_row, table.to_pylist()), key=lambda row: row.path)
+    return sorted(map(as_file_row, table.to_pylist()), key=lambda row: row.path)
 
 
 def file_row(backend: Backend, job: Manifest, path: str) -> FileRow:
@@ -128,10 +131,11 @@ def file_row(backend: Backend, job: Manifest, path: str) -> FileRow:
     found = table.filter(pc.equal(table.column("path"), path)).to_pylist()
     if not found:
         raise TraceflowError("not_found", f"job {job.job_id} has no file {path!r}", path=path)
-    return _file_row(found[0])
+    return as_file_row(found[0])
 
 
-def _file_row(row: Mapping[str, Any]) -> FileRow:
+def as_file_row(row: Mapping[str, Any]) -> FileRow:
+    """A row of the table of files."""
     packed = None
     if row["kind"] == "file":
         frames = row["frames"]
@@ -170,7 +174,7 @@ def trace(
         return
     keep = _Keep(types, after, matches)
     with open_table(backend, job, "events") as file:
-        groups = _groups(file, offset, count)
+        groups = groups_of(file, offset, count)
         if tail is not None:
             yield from _last(file, groups, keep, tail)[:limit]
             return
@@ -197,7 +201,7 @@ def _last(file: pq.ParquetFile, groups: list[tuple[int, int, int]], keep: _Keep,
     return [line for rows in reversed(parts) for line in decode_batch(rows)]
 
 
-def _groups(file: pq.ParquetFile, offset: int, count: int) -> list[tuple[int, int, int]]:
+def groups_of(file: pq.ParquetFile, offset: int, count: int) -> list[tuple[int, int, int]]:
     """The row groups that hold these rows: number, first row in it, row after the last."""
     found = []
     at = 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
+from traceflow_formats.times import epoch_us
 
 from .layout import SCHEMA_VERSION
 
@@ -21,7 +22,10 @@ __all__ = [
     "TRIALS",
     "Column",
     "arrow_schema",
+    "microseconds",
 ]
+
+_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999  # what readers can show
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,3 +206,12 @@ TABLES = {"trials": TRIALS, "events": EVENTS, "files": FILES}
 def arrow_schema(table: str) -> pa.Schema:
     """The schema of `trials`, `events` or `files` as it is written today."""
     return pa.schema([pa.field(c.name, c.type, nullable=c.null) for c in TABLES[table]])
+
+
+def microseconds(text: str) -> int | None:
+    """Microseconds since 1970 of an ISO 8601 time; None where it is none, or not of the years 1 to 9999 in UTC."""
+    try:
+        found = epoch_us(text)
+    except OverflowError:
+        return None
+    return found if found is not None and _FIRST <= found <= _LAST else None

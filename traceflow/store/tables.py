@@ -18,17 +18,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from traceflow_formats import jsontext
 from traceflow_formats.text import clean_text, clean_value
-from traceflow_formats.times import epoch_us
 
 from .manifest import StoredObject
-from .schema import TABLES, arrow_schema
+from .schema import TABLES, arrow_schema, microseconds
 
-__all__ = ["GROUP_BYTES", "GROUP_ROWS", "TableWriter", "fit_row", "fit_value"]
+__all__ = ["GROUP_BYTES", "GROUP_ROWS", "JSON_COLUMNS", "Hashing", "TableWriter", "fit_row", "fit_value"]
 
 GROUP_ROWS = 1024
 GROUP_BYTES = 16 << 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_JSON_COLUMNS = frozenset({"unknown_types", "warnings", "step_results", "extra"})
+JSON_COLUMNS = frozenset({"unknown_types", "warnings", "step_results", "extra"})
 
 
 class TableWriter:
@@ -41,7 +40,7 @@ class TableWriter:
         self.rows = 0
         self._each = each
         self._metadata: list[pq.FileMetaData] = []
-        self._out = _Hashing(stream)
+        self._out = Hashing(stream)
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = 0
         self._writer = pq.ParquetWriter(
@@ -130,8 +129,8 @@ class TableObject:
             self._opened.__exit__(RuntimeError, RuntimeError("dropped"), None)
 
 
-class _Hashing:
-    """A stream for the Parquet writer that digests what passes."""
+class Hashing:
+    """A stream for a Parquet writer that digests what passes."""
 
     closed = False
 
@@ -187,7 +186,7 @@ def fit_row(table: str, row: Mapping[str, Any]) -> dict[str, Any]:
 def _fit(name: str, kind: pa.DataType, value: Any) -> Any:
     if value is None:
         return None
-    if name in _JSON_COLUMNS:
+    if name in JSON_COLUMNS:
         return jsontext.canonical(clean_value(value)[0]).decode() if value else None
     if name == "rewards":
         return [_reward(*pair) for pair in (value.items() if isinstance(value, Mapping) else value)]
@@ -232,10 +231,7 @@ def _reward(name: str, value: Any) -> dict[str, Any]:
 
 def _time(value: Any) -> int | None:
     if isinstance(value, str):
-        try:
-            return epoch_us(value)
-        except OverflowError:
-            return None
+        return microseconds(value)
     if isinstance(value, datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
         delta = moment - _EPOCH

@@ -38,6 +38,8 @@ class JobWriter:
     another writer was faster; io_error when the disk is full or fails. All methods are for one thread.
     """
 
+    _written: tuple[str, ...] = ("trials", "events", "files")  # the tables that this attempt writes
+
     def __init__(self, backend: Backend, job_id: str, *, pack_size: int = PACK_SIZE) -> None:
         self.job_id = check_job_id(job_id)
         self.revision = new_revision()
@@ -56,10 +58,9 @@ class JobWriter:
         self._paths: set[str] = set()
         self._grep: GrepIndexObject | None = None  # where events are written
         self._open = True
-        if backend.exists(manifest_name(job_id)):
-            raise self._taken()
+        self._begin()
         with self._machine():
-            for table in ("trials", "events", "files"):
+            for table in self._written:
                 if table == "events":
                     self._grep = GrepIndexObject(self._create(GREP_INDEX))
                 each = self._grep.group if self._grep is not None and table == "events" else None
@@ -193,9 +194,7 @@ class JobWriter:
                 manifest = Manifest(
                     self.job_id, self.revision, tuple(objects), self._counts, job or {}, report or {}, parsers or {}
                 )
-                name = manifest_name(self.job_id)
-                if not self._backend.put_if_absent(name, manifest.to_bytes(), self._folder):
-                    raise self._taken()
+                manifest = self._publish(manifest)
         except BaseException:
             self.abort()
             raise
@@ -223,6 +222,17 @@ class JobWriter:
         self.abort()
 
     # -- inside ------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Refuse what cannot end well, before anything is written."""
+        if self._backend.exists(manifest_name(self.job_id)):
+            raise self._taken()
+
+    def _publish(self, manifest: Manifest) -> Manifest:
+        """The one step that makes the revision the job."""
+        if not self._backend.put_if_absent(manifest_name(self.job_id), manifest.to_bytes(), self._folder):
+            raise self._taken()
+        return manifest
 
     def _create(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]:
         return self._backend.create(f"{self._folder}/{name}")

@@ -17,12 +17,16 @@ Every other fact in `extra` stands in the `extra` of the step, call or result: s
 durationMs as stop_reason, request_id, exit_code and duration_ms, the rest under its own name.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from .build import AtifBuilder, trajectory
-from .check import Problem, problems, strict_problems, validate_strict
 from .document import Built, Summary
 from .images import ImageSink
-from .read import Reading, Totals, Warned, read_trajectory
-from .to_trace import Describe, events_of
+
+if TYPE_CHECKING:
+    from .check import Problem, problems, strict_problems, validate_strict
+    from .read import Reading, Totals, Warned, read_trajectory
+    from .to_trace import Describe, events_of
 
 __all__ = [
     "AtifBuilder",
@@ -41,3 +45,20 @@ __all__ = [
     "trajectory",
     "validate_strict",
 ]
+
+
+_LATER = {
+    "check": ("Problem", "problems", "strict_problems", "validate_strict"),
+    "read": ("Reading", "Totals", "Warned", "read_trajectory"),
+    "to_trace": ("Describe", "events_of"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """What reads documents is loaded when it is asked for: its models take longer to make than most conversions."""
+    from importlib import import_module
+
+    for module, names in _LATER.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from ..errors import TraceflowError
-from .models import WRITTEN_VERSION, Step, TrajectoryHead
+from .facts import MAX_DEPTH, WRITTEN_VERSION
+from .models import Step, TrajectoryHead
 
-__all__ = ["MAX_DEPTH", "Problem", "lax", "problems", "refused", "strict_problems", "validate_strict"]
+__all__ = ["Problem", "lax", "problems", "refused", "strict_problems", "validate_strict"]
 
 _PROBLEMS_KEPT = 1000
 
 _INT, _FLOAT, _BOOL = TypeAdapter(int), TypeAdapter(float), TypeAdapter(bool)
-MAX_DEPTH = 32  # subagents within subagents
 
 
 class Problem(NamedTuple):

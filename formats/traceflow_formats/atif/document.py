@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from .check import MAX_DEPTH
-from .models import WRITTEN_VERSION
+from .facts import MAX_DEPTH, WRITTEN_VERSION
 from .spool import Index, Spool, dumped
 from .tally import FIELDS, Sums, Tally, joined, merged, money
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from .. import jsontext
 from ..times import normal_time
+from .facts import valid_time
 from .images import Images
-from .models import valid_time
 from .spool import dumped
 
 __all__ = ["Draft", "arguments_of", "atif_extra", "event_extra"]

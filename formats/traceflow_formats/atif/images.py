@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .models import IMAGE_TYPES
+from .facts import IMAGE_TYPES
 
 __all__ = ["ImageSink", "Images"]
 

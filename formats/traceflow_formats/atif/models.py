@@ -8,15 +8,14 @@ version. With `strict=True` they take exact types only; that is for what we writ
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
+from .facts import ImageType, valid_time
+
 __all__ = [
     "AUDIO_TYPES",
-    "IMAGE_TYPES",
-    "WRITTEN_VERSION",
     "Agent",
     "AudioSource",
     "ContentPart",
@@ -30,7 +29,6 @@ __all__ = [
     "ToolCall",
     "Trajectory",
     "TrajectoryHead",
-    "valid_time",
 ]
 
 Version = Literal[
@@ -44,10 +42,6 @@ Version = Literal[
     "ATIF-v1.7",
     "ATIF-v1.8",
 ]
-WRITTEN_VERSION: Version = "ATIF-v1.7"
-
-ImageType = Literal["image/jpeg", "image/png", "image/gif", "image/webp"]
-IMAGE_TYPES: frozenset[str] = frozenset(get_args(ImageType))
 
 AudioType = Literal[
     "audio/wav",
@@ -75,15 +69,6 @@ _AUDIO_ALIASES = {
 }
 
 Free = dict[str, Any]
-
-
-def valid_time(text: str) -> bool:
-    """Whether Harbor takes the text as a timestamp: a capital Z may end it, Python reads the rest."""
-    try:
-        datetime.fromisoformat(text.removesuffix("Z") + "+00:00" if text.endswith("Z") else text)
-    except ValueError:
-        return False
-    return not text.endswith("z")
 
 
 class _Model(BaseModel):

@@ -1,0 +1,276 @@
+"""`traceflow trial files ...`, `trial logs` and `trial download`: what a trial left behind."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from traceflow_formats.errors import TraceflowError
+
+from . import output
+from .options import AsJson, StoreOption, open_store
+
+if TYPE_CHECKING:
+    from traceflow.trialfiles import TrialFiles
+
+files = typer.Typer(
+    help="Browse the files of a trial: as they were imported, or in the capture of its file system.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+TrialArgument = Annotated[str, typer.Argument(help="The trial: its name, its id, or the first 8 characters of it.")]
+OneJob = Annotated[str | None, typer.Option("--job", "-j", help="The job it belongs to, where the name is not enough.")]
+Source = Annotated[
+    str | None, typer.Option("--source", help="trial or capture. Default: the capture, where there is one.")
+]
+Cursor = Annotated[str | None, typer.Option("--cursor", help="Go on after this one: next_cursor of the page before.")]
+
+
+@contextmanager
+def _opened(trial: str, job: str | None, store: str | None) -> Iterator[TrialFiles]:
+    from traceflow.trialfiles import TrialFiles
+
+    opened = open_store(store)
+    row = opened.trial(trial, opened.job(job) if job else None)
+    with TrialFiles(opened, opened.job(row["job_id"]), row) as found:
+        yield found
+
+
+@files.command()
+def status(trial: TrialArgument, job: OneJob = None, store: StoreOption = None, as_json: AsJson = False) -> None:
+    """Say what there is to browse."""
+    with _opened(trial, job, store) as found:
+        document = found.status()
+    if as_json:
+        output.print_json(document, indent=True)
+        return
+    capture = document.pop("capture") or {}
+    for key, value in [*document.items(), *((f"capture {k}", v) for k, v in capture.items())]:
+        if value is not None:
+            output.write(f"{key:<22}{output.cell(value)}\n")
+
+
+@files.command("ls")
+def ls(
+    trial: TrialArgument,
+    path: Annotated[str, typer.Argument(help="The folder.")] = "/",
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Entries of a page, at most 1000.")] = 500,
+    cursor: Cursor = None,
+    source: Source = None,
+    job: OneJob = None,
+    store: StoreOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """List a folder: type, mode, size, time, change, name."""
+    with _opened(trial, job, store) as found:
+        page = found.list(path, source=source, cursor=cursor, limit=limit)
+    if as_json:
+        output.print_json(page, indent=True)
+        return
+    columns = ("type", "mode", "size", "mtime", "changed", "name")
+    output.print_table(columns, ([_shown(e, c) for c in columns] for e in page["entries"]), flexible="name")
+    _more(page)
+
+
+def _shown(entry: dict[str, Any], column: str) -> object:
+    if column == "name":
+        name = entry["name"] + ("/" if entry["type"] == "dir" else "")
+        link = f" -> {entry['target']}" if entry.get("target") else ""
+        missing = "" if entry["captured"] else f" ({entry.get('left_out') or 'not captured'})"
+        return name + link + missing
+    if column == "changed" and entry["changed"]:
+        return f"{entry['changed']} {entry['phase'] or ''}".rstrip()
+    return entry[column]
+
+
+def _more(page: dict[str, Any]) -> None:
+    if page["next_cursor"] is not None:
+        output.note(f"there is more: --cursor {page['next_cursor']}")
+
+
+@files.command()
+def cat(
+    trial: TrialArgument,
+    path: Annotated[str, typer.Argument(help="The file.")],
+    range_: Annotated[
+        str | None, typer.Option("--range", help="bytes=a-b (both inclusive), bytes=a-, or bytes=-n for the last n.")
+    ] = None,
+    source: Source = None,
+    job: OneJob = None,
+    store: StoreOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print a file, or part of it, as it is; with --json as base64."""
+    from traceflow.trialfiles import parse_range
+
+    wanted = parse_range(range_) if range_ is not None else None
+    with _opened(trial, job, store) as found:
+        _, chunks = found.read(path, source=source, byte_range=wanted)
+        if as_json:
+            data = b"".join(chunks)
+            encoded = base64.b64encode(data).decode()
+            output.print_json({"path": path, "bytes": len(data), "encoding": "base64", "data": encoded}, indent=True)
+            return
+        sys.stdout.flush()
+        for chunk in chunks:
+            sys.stdout.buffer.write(chunk)
+
+
+@files.command()
+def search(
+    trial: TrialArgument,
+    query: Annotated[str, typer.Argument(help="Text that a line holds; with --regex an RE2 pattern.")],
+    path: Annotated[str, typer.Option("--path", help="Only in this folder or file.")] = "/",
+    regex: Annotated[bool, typer.Option("--regex", help="The query is a pattern.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many hits, up to 1000.")] = 200,
+    source: Source = None,
+    job: OneJob = None,
+    store: StoreOption = None,
+    as_json: AsJson = False,
+) -> int:
+    """Search the contents of text files. Exit 1 when nothing is found."""
+    with _opened(trial, job, store) as found:
+        result = found.search(query, path=path, regex=regex, limit=limit, source=source)
+    if as_json:
+        output.print_json(result, indent=True)
+        return 0 if result["hits"] else 1
+    for hit in result["hits"]:
+        output.write(output.cell(f"{hit['path']}:{hit['line']}: {hit['snippet']}") + "\n")
+    if result["truncated"]:
+        output.note(f"there are more than {limit} hits: narrow --path, or raise --limit")
+    return 0 if result["hits"] else 1
+
+
+@files.command()
+def changes(
+    trial: TrialArgument,
+    phase: Annotated[str, typer.Option("--phase", help="setup, agent, verifier or all.")] = "all",
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Items of a page, at most 1000.")] = 500,
+    cursor: Cursor = None,
+    source: Source = None,
+    job: OneJob = None,
+    store: StoreOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print what was created, modified or removed, where a manifest tells."""
+    with _opened(trial, job, store) as found:
+        page = found.changes(phase=phase, source=source, cursor=cursor, limit=limit)
+    if as_json:
+        output.print_json(page, indent=True)
+        return
+    columns = ("changed", "phase", "size", "path")
+    output.print_table(columns, ([item[c] for c in columns] for item in page["items"]), flexible="path")
+    output.note(page.get("reason") or f"{page['total']} change(s), {page['changed_bytes']} bytes")
+    _more(page)
+
+
+@files.command()
+def archive(
+    trial: TrialArgument,
+    path: Annotated[str, typer.Argument(help="The folder, or one file.")] = "/",
+    out: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The .tar.gz, or a folder for it; - is stdout.")
+    ] = None,
+    source: Source = None,
+    job: OneJob = None,
+    store: StoreOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Pack a folder as a .tar.gz whose MANIFEST.tsv lists every file, also those without a content."""
+    with _opened(trial, job, store) as found:
+        if out is not None and str(out) == "-":
+            found.archive(path, sys.stdout.buffer, source=source)
+            return
+        name = (path.strip("/").rpartition("/")[2] or trial.rpartition("/")[2]) + ".tar.gz"
+        target = Path(name) if out is None else out / name if out.is_dir() else out
+        written = found.archive(path, target, source=source)
+    if as_json:
+        facts = {"path": str(target), "members": written.members, "bytes": written.archive_bytes}
+        output.print_json({**facts, "archive_sha256": written.archive_sha256}, indent=True)
+        return
+    output.write(output.cell(f"wrote {target}: {written.members} members, {written.archive_bytes} bytes") + "\n")
+
+
+def logs(
+    trial: TrialArgument,
+    stream: Annotated[str, typer.Argument(help="agent, verifier or system.")],
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Lines of a page, at most 1000.")] = 1000,
+    cursor: Annotated[int | None, typer.Option("--cursor", help="Only lines after this one.")] = None,
+    job: OneJob = None,
+    store: StoreOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print a log of a trial: what the agent or the verifier printed, or what the runner wrote."""
+    from traceflow.trialfiles import trial_logs
+
+    opened = open_store(store)
+    row = opened.trial(trial, opened.job(job) if job else None)
+    page = trial_logs(opened, opened.job(row["job_id"]), row, stream, cursor=cursor, limit=limit)
+    if as_json:
+        output.print_json(page, indent=True)
+        return
+    for line in page["lines"]:
+        output.write(f"{line['seq']:>6}  {line['fd']}  {output.cell(line['line'])}\n")
+    if "reason" in page:
+        output.note(page["reason"])
+    _more(page)
+
+
+def download(
+    trial: TrialArgument,
+    out: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Where the trial's folder goes; of a stream the file."),
+    ] = None,
+    stream: Annotated[
+        str | None,
+        typer.Option(
+            "--stream", help="Only trace-parsed, trace-stdout, trace-stderr, trace-atif, agent-home or verifier."
+        ),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
+    job: OneJob = None,
+    store: StoreOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a trial as a folder, or one stream of it to stdout or a file."""
+    from dataclasses import asdict
+
+    from traceflow.export.download import download_trial
+
+    opened = open_store(store)
+    row = opened.trial(trial, opened.job(job) if job else None)
+    found = opened.job(row["job_id"])
+    if stream is not None:
+        size = _download_stream(opened, found, row, stream, out, overwrite)
+        if as_json and out is not None:
+            output.print_json({"path": str(out), "stream": stream, "bytes": size}, indent=True)
+        return
+    folder = (out or Path()) / row["trial_name"]
+    with output.progress(f"downloading {row['trial_name']}"):
+        done = download_trial(opened, found, row, folder, overwrite=overwrite)
+    if as_json:
+        output.print_json(asdict(done), indent=True)
+        return
+    output.write(output.cell(f"wrote {done.path}: {done.files} files, {done.bytes} bytes") + "\n")
+    if done.left_out:
+        output.note(f"{len(done.left_out)} file(s) that are no text are only named in agent-home.json")
+
+
+def _download_stream(store: Any, job: Any, row: dict[str, Any], stream: str, out: Path | None, overwrite: bool) -> int:
+    from traceflow.export.download import write_stream
+    from traceflow.files import atomic_file
+
+    if out is None or str(out) == "-":
+        sys.stdout.flush()
+        return write_stream(store, job, row, stream, sys.stdout.buffer)
+    if out.exists() and not overwrite:
+        raise TraceflowError("invalid_input", f"{out} is there already: say --overwrite to replace it", path=str(out))
+    with atomic_file(out) as file:
+        return write_stream(store, job, row, stream, file)

@@ -1,0 +1,238 @@
+"""A filesystem capture inside a job: a .tar.gz with a MANIFEST.tsv, browsed without unpacking it.
+
+The tar has the files that the run touched; the manifest names the others as well, and those list but do not open.
+Nothing is written to disk and no link is followed by us on any file system, so a hostile archive can at most be
+refused. It is read as a stream: one pass for the index, one more for contents.
+"""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import BinaryIO, cast
+
+from traceflow_formats.errors import TraceflowError
+
+from ..limits import Limits
+from .manifests import MANIFEST, manifest_hints, split_lines
+from .model import Entry, Hints, clean_path
+
+__all__ = ["CaptureTree"]
+
+_HEADER_LIMIT = 1 << 20
+_PIECE = 1 << 20
+_LINKS = 40
+
+
+class CaptureTree:
+    """The tree of one capture. `open` gives its archive as a stream, anew each time; `name` says which it is."""
+
+    source = "capture"
+
+    def __init__(self, name: str, open_archive: Callable[[], BinaryIO], limits: Limits | None = None) -> None:
+        self.name = name
+        self._open = open_archive
+        self._limits = limits or Limits()
+        self._prefix = ""  # a folder around everything
+        self.unsafe = 0  # members whose names lead elsewhere: they are passed over
+        self._entries: dict[str, Entry] = {}
+        self._hard: dict[str, str] = {}
+        self._hints: dict[str, Entry] | None = None
+        self._folders: dict[str, dict[str, Entry]] | None = None
+        self._index()
+
+    @property
+    def is_capture(self) -> bool:
+        """Whether there is a manifest in it; other archives are plain files of the trial."""
+        return self._hints is not None
+
+    def entry(self, path: str) -> Entry | None:
+        if not path:
+            return Entry("", "dir")
+        parent, _, name = path.rpartition("/")
+        return self._tree().get(parent, {}).get(name)
+
+    def children(self, path: str) -> list[Entry]:
+        folder = self._tree().get(path, {})
+        return [folder[name] for name in sorted(folder, key=str.encode)]
+
+    def below(self, path: str) -> Iterator[tuple[str, Entry]]:
+        entry = self.entry(path)
+        if entry is not None and entry.type != "dir":
+            yield path, entry
+            return
+        pending = [path]
+        while pending:
+            folder = pending.pop()
+            for child in self.children(folder):
+                inside = f"{folder}/{child.name}" if folder else child.name
+                if child.type == "dir":
+                    pending.append(inside)
+                else:
+                    yield inside, child
+
+    def contents(self, path: str) -> Iterator[tuple[str, Iterator[bytes]]]:
+        with self._archive() as tar:
+            for name, info in self._members(tar):
+                if info.isreg() and name != MANIFEST and (not path or name == path or name.startswith(f"{path}/")):
+                    yield name, _chunks(tar, info)
+
+    def read(self, path: str, start: int, length: int) -> Iterator[bytes]:
+        wanted = path
+        for _ in range(_LINKS):
+            if wanted not in self._hard:
+                break
+            wanted = self._hard[wanted]
+        with self._archive() as tar:
+            for name, info in self._members(tar):
+                if name == wanted and info.isreg():
+                    at = 0
+                    for chunk in _chunks(tar, info):
+                        piece = chunk[max(0, start - at) : max(0, start + length - at)]
+                        at += len(chunk)
+                        if piece:
+                            yield piece
+                        if at >= start + length:
+                            return
+                    return
+        raise TraceflowError("not_captured", f"/{path}: the capture has no content of it", path=f"/{path}")
+
+    def hints(self) -> Hints:
+        return self._hints or {}
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def _index(self) -> None:
+        names: set[str] = set()
+        manifests: dict[str, dict[str, Entry]] = {}
+        with self._archive() as tar:
+            for name, info in self._members(tar):
+                names.add(name)
+                if len(names) > self._limits.members:
+                    raise TraceflowError(
+                        "upload_too_large",
+                        f"{self.name} holds over {self._limits.members} members: raise the limit `members`",
+                    )
+                if info.isreg() and name.rpartition("/")[2] == MANIFEST and name.count("/") <= 1:
+                    if info.size > self._limits.record_bytes * 4:
+                        raise TraceflowError("upload_too_large", f"{self.name}: its {MANIFEST} has {info.size} bytes")
+                    manifests[name] = manifest_hints(split_lines(_chunks(tar, info)))
+                    continue
+                self._take(name, info)
+        if MANIFEST in manifests:
+            self._hints = manifests[MANIFEST]
+            return
+        tops = {name.partition("/")[0] for name in names}
+        if len(tops) == 1 and (inner := f"{next(iter(tops))}/{MANIFEST}") in manifests:
+            self._prefix = inner.removesuffix(MANIFEST)
+            skip = len(self._prefix)
+            self._entries = {name[skip:]: e for name, e in self._entries.items() if len(name) > skip}
+            self._hard = {n[skip:]: t.removeprefix(self._prefix) for n, t in self._hard.items()}
+            self._hints = manifests[inner]
+
+    def _take(self, name: str, info: tarfile.TarInfo) -> None:
+        kind = "dir" if info.isdir() else "symlink" if info.issym() else "file" if info.isreg() else "other"
+        target = info.linkname if info.issym() else None
+        if info.islnk():
+            try:
+                kind, self._hard[name] = "file", clean_path(info.linkname)
+            except TraceflowError:
+                self.unsafe += 1
+                return
+        try:
+            time = datetime.fromtimestamp(int(info.mtime), UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if info.mtime else None
+        except (ValueError, OverflowError, OSError):
+            time = None
+        owner = info.uname or (str(info.uid) if info.uid else None)
+        size = info.size if kind == "file" else None
+        last = name.rpartition("/")[2]
+        self._entries[name] = Entry(last, kind, size, time, f"{info.mode & 0o7777:04o}", owner, target=target)
+
+    def _tree(self) -> dict[str, dict[str, Entry]]:
+        """Folders by path, each with its entries by name: what the tar holds, and what only the manifest names."""
+        if self._folders is not None:
+            return self._folders
+        folders: dict[str, dict[str, Entry]] = {"": {}}
+        for path, entry in self._entries.items():
+            told = self.hints().get(path)
+            if told is not None:
+                entry = replace(
+                    entry,
+                    mtime=told.mtime or entry.mtime,
+                    mode=told.mode or entry.mode,
+                    owner=told.owner or entry.owner,
+                    changed=told.changed,
+                    phase=told.phase,
+                )
+            _place(folders, path, entry)
+        for path, told in self.hints().items():
+            if path not in self._entries and told.changed != "removed":
+                _place(folders, path, replace(told, captured=told.type != "file" and told.captured))
+        self._folders = folders
+        return folders
+
+    @contextmanager
+    def _archive(self) -> Iterator[tarfile.TarFile]:
+        """The tar as a stream. What is damaged becomes invalid_archive."""
+        with self._open() as packed:
+            try:
+                with (
+                    gzip.GzipFile(fileobj=packed, mode="rb") as stream,
+                    tarfile.open(fileobj=stream, mode="r|", tarinfo=_Info, errorlevel=1) as tar,
+                ):
+                    yield tar
+            except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, UnicodeError, OverflowError) as error:
+                message = f"{self.name} cannot be read as a .tar.gz: {error}"
+                raise TraceflowError("invalid_archive", message, path=self.name) from None
+
+    def _members(self, tar: tarfile.TarFile) -> Iterator[tuple[str, tarfile.TarInfo]]:
+        while (info := tar.next()) is not None:
+            tar.members.clear()  # type: ignore[attr-defined]  # they are kept otherwise, all of them
+            try:
+                name = clean_path(info.name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+            except TraceflowError:
+                self.unsafe += 1
+                continue
+            if self._prefix:
+                if not name.startswith(self._prefix):
+                    continue
+                name = name[len(self._prefix) :]
+            if name:
+                yield name, info
+
+
+class _Info(tarfile.TarInfo):
+    """A header whose extensions are bounded: the library would hold one of any size in memory."""
+
+    def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type in (b"L", b"K", b"x", b"X", b"g", b"S") and self.size > _HEADER_LIMIT:
+            raise tarfile.ReadError(f"a header has {self.size} bytes")
+        return cast("tarfile.TarInfo", super()._proc_member(tar))  # type: ignore[misc]
+
+
+def _chunks(tar: tarfile.TarFile, info: tarfile.TarInfo) -> Iterator[bytes]:
+    stream = tar.extractfile(info)
+    while stream is not None and (chunk := stream.read(_PIECE)):
+        yield chunk
+
+
+def _place(folders: dict[str, dict[str, Entry]], path: str, entry: Entry) -> None:
+    """Put an entry into its folder, and the folders that are only implied above it."""
+    parent, _, name = path.rpartition("/")
+    if entry.type == "dir":
+        folders.setdefault(path, {})
+    held = folders.setdefault(parent, {})
+    if name not in held or held[name].type == "dir":
+        held[name] = entry
+    while parent:
+        above, _, name = parent.rpartition("/")
+        folder = folders.setdefault(above, {})
+        if name in folder:
+            return
+        folder[name] = Entry(name, "dir")
+        parent = above

@@ -1,0 +1,164 @@
+"""The files of a trial as they were imported: its folder in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from traceflow_formats.errors import TraceflowError
+
+from ..store import FileRow, FileTable, Manifest, Store
+from .manifests import agent_home_hints, artifact_hints
+from .model import Entry, Hints
+
+__all__ = ["StoredTree"]
+
+_COLUMNS = ("path", "kind", "size", "mode", "target")
+_TYPES = {"file": "file", "directory": "dir", "link": "symlink"}
+_MANIFEST_LIMIT = 64 << 20
+_HOME, _ARTIFACTS = "agent/agent-home.json", "artifacts/manifest.json"
+
+
+class StoredTree:
+    """The folder of one trial. It reads from an open table of files, which belongs to the caller."""
+
+    source = "trial"
+
+    def __init__(self, store: Store, job: Manifest, trial_name: str, table: FileTable) -> None:
+        self._table = table
+        self._base = f"{trial_name}/"
+        self._packs = store.contents(job)
+        self._hints: dict[str, Entry] | None = None
+
+    def entry(self, path: str) -> Entry | None:
+        if not path:
+            return Entry("", "dir")
+        row = self.row(path)
+        if row is not None:
+            return self._with_hint(path, _entry_of(row))
+        hint = self.hints().get(path)
+        if hint is not None and not hint.captured:
+            return hint
+        if next(self._table.rows(f"{self._base}{path}/"), None) is not None or self._is_told(path):
+            return Entry(path.rpartition("/")[2], "dir")
+        return None
+
+    def children(self, path: str) -> list[Entry]:
+        prefix = f"{self._base}{path}/" if path else self._base
+        table = self._table.table(prefix, _COLUMNS)
+        skip = len(prefix)
+        names: dict[str, int] = {}  # name -> row, or -1 for a folder
+        for number, full in enumerate(table.column("path").to_pylist()):
+            name, slash, _ = full[skip:].partition("/")
+            names[name] = -1 if slash else number
+        inside = f"{path}/" if path else ""
+        hints = self.hints() if self._may_tell(path) else {}
+        for told, hint in hints.items():
+            if told.startswith(inside) and not hint.captured:
+                name, slash, _ = told[len(inside) :].partition("/")
+                names.setdefault(name, -1 if slash else -2)
+        rows = table.to_pylist() if len(names) > table.num_rows // 4 else None
+        found = []
+        for name in sorted(names, key=str.encode):
+            number = names[name]
+            if number == -1:
+                found.append(Entry(name, "dir"))
+            elif number == -2:
+                found.append(hints[inside + name])
+            else:
+                row = rows[number] if rows is not None else table.slice(number, 1).to_pylist()[0]
+                entry = Entry(
+                    name, _TYPES.get(row["kind"], "other"), row["size"], mode=_mode(row["mode"]), target=row["target"]
+                )
+                found.append(_told(entry, hints.get(inside + name)))
+        return found
+
+    def below(self, path: str) -> Iterator[tuple[str, Entry]]:
+        hints = self.hints()
+        seen: set[str] = set()
+        for row in self._rows(path):
+            inside = row.path[len(self._base) :]
+            if hints:
+                seen.add(inside)
+            if row.kind != "directory":
+                yield inside, _told(_entry_of(row), hints.get(inside))
+        for told, hint in hints.items():
+            if told not in seen and not hint.captured and (not path or told == path or told.startswith(f"{path}/")):
+                yield told, hint
+
+    def contents(self, path: str) -> Iterator[tuple[str, Iterator[bytes]]]:
+        for row in self._rows(path):
+            if row.packed is not None:
+                yield row.path[len(self._base) :], self._packs.chunks(row.packed)
+
+    def read(self, path: str, start: int, length: int) -> Iterator[bytes]:
+        row = self.row(path)
+        if row is None or row.packed is None:
+            raise TraceflowError("not_captured", f"/{path}: there is no content", path=f"/{path}")
+        if start == 0 and length >= row.size:
+            yield from self._packs.chunks(row.packed)
+            return
+        step = 4 << 20
+        for at in range(start, min(start + length, row.size), step):
+            yield self._packs.read_range(row.packed, at, min(step, start + length - at))
+
+    def row(self, path: str) -> FileRow | None:
+        """The store's row of a path."""
+        return self._table.find(self._base + path)
+
+    def hints(self) -> Hints:
+        if self._hints is None:
+            self._hints = {}
+            for base in self._bases():
+                home = self._small(base + _HOME)
+                if home is not None:
+                    self._hints.update({f"{base}agent/{p}": e for p, e in agent_home_hints(home).items()})
+                artifacts = self._small(base + _ARTIFACTS)
+                if artifacts is not None:
+                    self._hints.update({base + p: e for p, e in artifact_hints(artifacts).items()})
+        return self._hints
+
+    def _bases(self) -> list[str]:
+        """Where manifests may lie: the trial, and its steps."""
+        prefix = f"{self._base}steps/"
+        paths = self._table.table(prefix, ("path",)).column("path").to_pylist()
+        steps = dict.fromkeys(path[len(prefix) :].partition("/")[0] for path in paths)
+        return ["", *(f"steps/{step}/" for step in steps)]
+
+    def _rows(self, path: str) -> Iterator[FileRow]:
+        if path and (row := self.row(path)) is not None:
+            yield row
+            return
+        yield from self._table.rows(f"{self._base}{path}/" if path else self._base)
+
+    def _small(self, path: str) -> bytes | None:
+        row = self.row(path)
+        if row is None or row.packed is None or row.derived or row.size > _MANIFEST_LIMIT:
+            return None
+        return self._packs.read(row.packed)
+
+    def _may_tell(self, path: str) -> bool:
+        first = path.partition("/")[0]
+        return first in ("", "agent", "artifacts", "steps")
+
+    def _is_told(self, path: str) -> bool:
+        return any(told.startswith(f"{path}/") and not hint.captured for told, hint in self.hints().items())
+
+    def _with_hint(self, path: str, entry: Entry) -> Entry:
+        return _told(entry, self.hints().get(path)) if self._may_tell(path) else entry
+
+
+def _entry_of(row: FileRow) -> Entry:
+    name = row.path.rpartition("/")[2]
+    return Entry(name, _TYPES.get(row.kind, "other"), row.size, mode=_mode(row.mode), target=row.target)
+
+
+def _told(entry: Entry, hint: Entry | None) -> Entry:
+    """An entry with what a manifest says beyond what is known."""
+    if hint is None:
+        return entry
+    return replace(entry, mtime=hint.mtime, owner=hint.owner, changed=hint.changed, phase=hint.phase)
+
+
+def _mode(mode: int) -> str:
+    return f"{mode & 0o7777:04o}"
