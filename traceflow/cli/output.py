@@ -27,6 +27,7 @@ __all__ = [
     "print_table",
     "progress",
     "shows_progress",
+    "usage_error",
     "write",
 ]
 
@@ -42,6 +43,14 @@ def write(text: str) -> None:
 def note(message: str) -> None:
     """One message to stderr."""
     sys.stderr.write(f"{cell(message)}\n")
+    sys.stderr.flush()
+
+
+def usage_error(usage: str, message: str) -> None:
+    """A command line that cannot be understood, as the other commands say it."""
+    sys.stderr.write(
+        f"Usage: {usage}\nTry '{' '.join(usage.split()[:2])} --help' for help.\n\nError: {cell(message)}\n"
+    )
     sys.stderr.flush()
 
 

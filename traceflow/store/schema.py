@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from traceflow_formats.times import epoch_us
 
+from .layout import SCHEMA_VERSION
+
 __all__ = [
     "EVENTS",
     "FILES",
@@ -23,7 +25,6 @@ __all__ = [
     "microseconds",
 ]
 
-SCHEMA_VERSION = 1
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999  # what readers can show
 
 

@@ -32,13 +32,15 @@ JSON_COLUMNS = frozenset({"unknown_types", "warnings", "step_results", "extra"})
 
 
 class TableWriter:
-    """One table of a job, written as batches come. `stream` is the open object."""
+    """One table of a job, written as batches come. `stream` is the open object, `each` sees every row group."""
 
-    def __init__(self, table: str, stream: BinaryIO) -> None:
+    def __init__(self, table: str, stream: BinaryIO, each: Callable[[pa.Table], None] | None = None) -> None:
         columns = TABLES[table]
         self.name = f"{table}.parquet"
         self.schema = arrow_schema(table)
         self.rows = 0
+        self._each = each
+        self._metadata: list[pq.FileMetaData] = []
         self._out = Hashing(stream)
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = 0
@@ -56,6 +58,7 @@ class TableWriter:
             write_statistics=[c.name for c in columns if c.statistics],
             write_page_checksum=True,
             store_schema=False,
+            metadata_collector=self._metadata,
         )
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -75,6 +78,8 @@ class TableWriter:
         while table.num_rows - done >= at_least:
             group = table.slice(done, GROUP_ROWS)
             self._writer.write_table(group, row_group_size=GROUP_ROWS)
+            if self._each is not None:
+                self._each(group)
             done += group.num_rows
         self.rows += done
         self._pending = table.slice(done).to_batches() if done < table.num_rows else []
@@ -88,19 +93,31 @@ class TableWriter:
         self._writer.close()
         return StoredObject(self.name, self._out.size, self._out.digest.hexdigest(), self.rows)
 
+    @property
+    def size(self) -> int:
+        """Bytes written."""
+        return self._out.size
+
+    @property
+    def metadata(self) -> pq.FileMetaData:
+        """The footer, when the table is finished."""
+        return self._metadata[-1]
+
     def drop(self) -> None:
         """Let go of the Parquet writer without writing: it would end its file when it is collected."""
         self._out.dropped = True
-        with contextlib.suppress(pa.ArrowException, OSError):
+        with contextlib.suppress(pa.ArrowException, OSError, RuntimeError):  # the last: of a footer that is not there
             self._writer.close()
 
 
 class TableObject:
     """A table whose object is open until the job is committed or dropped."""
 
-    def __init__(self, table: str, opened: AbstractContextManager[BinaryIO]) -> None:
+    def __init__(
+        self, table: str, opened: AbstractContextManager[BinaryIO], each: Callable[[pa.Table], None] | None = None
+    ) -> None:
         self._opened = opened
-        self.table = TableWriter(table, opened.__enter__())
+        self.table = TableWriter(table, opened.__enter__(), each)
 
     def finish(self) -> StoredObject:
         made = self.table.finish()
