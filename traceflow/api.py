@@ -37,19 +37,40 @@ class Store(_Store):
 
     def import_job(
         self,
-        path: str | Path,
+        source: str | Path,
         *,
         limits: Limits | None = None,
         skip_invalid: bool = False,
+        replace: bool = False,
         dry_run: bool = False,
         datasets: Sequence[str] = (),
+        jobs: int = 1,
     ) -> ImportReport:
-        """Import a Harbor job folder or archive; see `traceflow import`. `datasets` are name@version, as of -d."""
-        from .importer import import_job
+        """Import a Harbor job, a folder or archive at a path or URL; see `traceflow import`.
 
-        return import_job(
-            self, Path(path), limits=limits, skip_invalid=skip_invalid, dry_run=dry_run, datasets=datasets
-        )
+        `datasets` are name@version, as of -d. With `jobs` over 1 so many processes parse the trials: a script that
+        asks for them needs the usual `if __name__ == "__main__":`.
+        """
+        from .importer import import_job
+        from .importer.workers import Workers
+
+        with Workers(jobs) as workers:
+            return import_job(
+                self,
+                source,
+                limits=limits,
+                skip_invalid=skip_invalid,
+                replace=replace,
+                dry_run=dry_run,
+                datasets=datasets,
+                workers=workers,
+            )
+
+    def reparse(self, job: Manifest | str, *, limits: Limits | None = None) -> ImportReport:
+        """Parse the kept files of a job anew and put the result in its place; see `traceflow job reparse`."""
+        from .importer.reparse import reparse_job
+
+        return reparse_job(self, self.job(job) if isinstance(job, str) else job, limits=limits)
 
     def add_dataset(self, path: str | Path, name: str, version: str, *, limits: Limits | None = None) -> Dataset:
         """Check a folder of tasks, or an archive of one, and keep it; see `traceflow dataset add`."""

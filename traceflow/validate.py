@@ -18,7 +18,7 @@ from typing import Any
 from traceflow_formats import jsontext
 from traceflow_formats.atif import read_trajectory
 from traceflow_formats.errors import TraceflowError
-from traceflow_formats.tasks import read_task
+from traceflow_formats.tasks import explain_mismatch, read_task
 
 from .archive import scan, unpack
 from .importer.datasets import task_folders
@@ -27,6 +27,7 @@ from .limits import Limits
 
 __all__ = ["Finding", "Validation", "validate"]
 
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _AT_LINE = re.compile(r"\(at line (\d+), column \d+\)")
 _ARCHIVES = (b"\x1f\x8b", b"PK\x03\x04", b"PK\x05\x06", b"\x28\xb5\x2f\xfd")
 _RECORDS = ("config.json", "result.json", "lock.json", "task.toml", "instruction.md")
@@ -114,13 +115,36 @@ def _short(message: str, path: str) -> str:
     return message.removeprefix(f"{path}: ").removeprefix(f"{path} ") or message
 
 
-def validate(path: Path, limits: Limits | None = None) -> Validation:
+def validate(path: Path, limits: Limits | None = None, digest: str | None = None) -> Validation:
     """Check what is at a path: a job folder or an archive of one, a trial's folder, a task's folder or a folder of
-    tasks, a trajectory, or another trace.
+    tasks, a trajectory, or another trace. With `digest` a task must have that content digest; where it has another
+    one, the problem says under which change it would be the same, when there is one.
 
-    Raises TraceflowError not_found, and unrecognized_trace for what is none of these.
+    Raises TraceflowError not_found, unrecognized_trace for what is none of these, and invalid_input for a digest
+    that is none or that is asked of anything but one task.
     """
-    bounds = limits or Limits()
+    report = _validate(path, limits or Limits())
+    if digest is not None:
+        if report.kind != "task" or (path.is_file() and path.name not in _RECORDS):
+            raise TraceflowError("invalid_input", f"{path}: only the folder of one task has a digest to compare")
+        _compare(report, path if path.is_dir() else path.parent, digest)
+    return report
+
+
+def _compare(report: Validation, folder: Path, digest: str) -> None:
+    if not _DIGEST.fullmatch(digest):
+        raise TraceflowError("invalid_input", f"{digest[:80]!r} is no digest: sha256: and 64 hex digits")
+    try:
+        found = explain_mismatch(folder, digest)
+    except TraceflowError as error:
+        report.error(".", error)
+        return
+    if not found.matches:
+        hints = f" ({', '.join(found.hints[:20])})" if found.hints else ""
+        report.problem(".", f"its digest is {found.found}{hints}", "hash_mismatch")
+
+
+def _validate(path: Path, bounds: Limits) -> Validation:
     if not path.exists():
         raise TraceflowError("not_found", f"{path}: no such file or folder", path=str(path))
     if path.is_file() and path.name in _RECORDS:

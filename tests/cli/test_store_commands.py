@@ -89,6 +89,22 @@ def test_grep_finds_counts_and_says_nothing_found(store: Path) -> None:
     assert traceflow("grep", "x" * 513, store=store).code == 1
 
 
+def test_a_job_is_searched_trial_by_trial_with_exact_counts(store: Path) -> None:
+    found = traceflow("job", "grep", "demo", "missing.txt", "--json", store=store).lines()
+    assert [trial["trial_id"] for trial in found] == sorted(trial["trial_id"] for trial in found)
+    counts = {trial["trial_name"]: trial["match_count"] for trial in found}
+    for name, count in counts.items():
+        events = traceflow("trial", "trace", name, "--grep", "missing.txt", "--json", store=store).lines()
+        assert len(events) == count
+    assert all(trial["events"] == sorted(trial["events"], key=lambda e: e["seq"])[:5] for trial in found)
+    first = traceflow("job", "grep", "demo", "missing.txt", "-n", "1", store=store)
+    assert f"--cursor {found[0]['trial_id']}" in first.err
+    rest = traceflow("job", "grep", "demo", "missing.txt", "--cursor", found[0]["trial_id"], "--json", store=store)
+    assert rest.lines() == found[1:]
+    assert traceflow("job", "grep", "demo", "nowhere to be found", store=store).code == 1
+    assert traceflow("job", "verify", "demo", "--contents", store=store).code == 0
+
+
 def test_sql_answers_in_every_format_and_only_reads(store: Path, tmp_path: Path) -> None:
     query = "SELECT trial_name, reward FROM trials WHERE reward IS NOT NULL ORDER BY trial_name"
     table = [line.split("\t") for line in traceflow("sql", query, store=store).out.splitlines()]

@@ -99,7 +99,7 @@ def trace(
     as_json: AsJson = False,
 ) -> int:
     """Print the trace of a trial: position, type, and the content cut to 140 characters; --json whole events."""
-    from traceflow.query.grep import trace_matcher
+    from traceflow.query import trace_matcher
 
     opened = open_store(store)
     row = opened.trial(trial, opened.job(job) if job else None)

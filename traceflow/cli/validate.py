@@ -21,6 +21,12 @@ def validate(
             help="A job's folder or archive, a trial's folder, a task's folder or a folder of tasks, a trajectory."
         ),
     ],
+    digest: Annotated[
+        str | None,
+        typer.Option(
+            "--digest", metavar="sha256:HEX", help="The digest that a task must have, and why it has another."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """List every problem at once, each with its file and line. Exit 1 when there is any; nothing is written."""
@@ -28,7 +34,7 @@ def validate(
     from traceflow.validate import validate as check
 
     with output.progress(f"checking {path.name}"):
-        report = check(path, load_limits())
+        report = check(path, load_limits(), digest)
     if as_json:
         output.print_json(report.as_dict(), indent=True)
         return 0 if report.ok else 1

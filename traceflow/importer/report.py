@@ -49,6 +49,7 @@ class ImportReport:
     reported_totals: dict[str, Any] = field(default_factory=dict)
     warnings: list[dict[str, Any]] = field(default_factory=list)
     dry_run: bool = False
+    replaced: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         out = {
@@ -64,4 +65,6 @@ class ImportReport:
         }
         if self.dry_run:
             out["dry_run"] = True
+        if self.replaced:
+            out["replaced"] = True
         return out

@@ -19,6 +19,8 @@ from traceflow.store.manifest import Manifest
 from traceflow.store.schema import TABLES, Column
 from traceflow.store.tables import fit_value
 
+from .engine import quote
+
 __all__ = ["VIEWS", "dataset_rows", "job_rows", "quote", "statements", "table_source"]
 
 VIEWS = ("jobs", "trials", "rewards", "events", "steps", "tool_calls", "usage", "errors", "files", "datasets", "tasks")
@@ -69,11 +71,6 @@ _SQL_TYPES = {
 _EPOCH = datetime(1970, 1, 1)
 _JSON = frozenset({"unknown_types", "warnings", "step_results", "extra"})
 _FLAGS = frozenset({"delta", "compaction", "abandoned", "copied", "retried"})
-
-
-def quote(text: str) -> str:
-    """A text as an SQL literal."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def sql_type(kind: pa.DataType) -> str:

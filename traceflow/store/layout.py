@@ -10,8 +10,10 @@ from traceflow_formats.errors import TraceflowError
 __all__ = [
     "DATASETS",
     "JOBS",
+    "SCHEMA_VERSION",
     "STORE",
     "STORE_VERSION",
+    "TABLE_NAMES",
     "check_dataset",
     "check_job_id",
     "dataset_folder",
@@ -26,6 +28,8 @@ __all__ = [
 
 STORE = "store.json"
 STORE_VERSION = 1
+SCHEMA_VERSION = 1  # of the tables, see schema.py
+TABLE_NAMES = ("trials", "events", "files")
 JOBS = "jobs"
 DATASETS = "datasets"
 

@@ -9,8 +9,7 @@ from typing import Any
 from traceflow_formats import jsontext
 from traceflow_formats.errors import TraceflowError
 
-from .layout import STORE_VERSION, check_job_id, revision_folder
-from .schema import SCHEMA_VERSION, TABLES
+from .layout import SCHEMA_VERSION, STORE_VERSION, TABLE_NAMES, check_job_id, revision_folder
 
 __all__ = ["FORMAT", "Manifest", "StoredObject"]
 
@@ -125,7 +124,7 @@ class Manifest:
             )
             for revision in (manifest.revision, *manifest.previous):
                 revision_folder(job_id, revision)  # refuses one that leads elsewhere
-            for table in TABLES:
+            for table in TABLE_NAMES:
                 if manifest.object(f"{table}.parquet") is None:
                     raise ValueError(f"it names no {table}.parquet")
         except (ValueError, KeyError, TypeError, AttributeError) as error:

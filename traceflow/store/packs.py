@@ -64,6 +64,7 @@ class PackWriter:
         self._known: dict[bytes, int] = {}  # digest -> number of the content: a job may have a million files
         self._places = array("q")  # four numbers for each content: size, pack, offset, length
         self._frames: dict[int, tuple[int, ...]] = {}
+        self._compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
         self.objects: list[StoredObject] = []
 
     def add(self, stream: Readable) -> Packed:
@@ -72,14 +73,15 @@ class PackWriter:
         When reading or writing fails nothing of it stays in the pack.
         """
         first = _read_full(stream, FRAME_SIZE)
+        digest = hashlib.sha256(first)
         if len(first) < FRAME_SIZE:
-            found = self._find(hashlib.sha256(first).digest())
+            found = self._find(digest.digest())
             if found is not None:
                 return found
         out = self._open()
         start, before = self._at, self._digest.copy()
         try:
-            key, size, frames = self._write(out, first, stream)
+            key, size, frames = self._write(out, first, digest, stream)
             found = self._find(key)
             if found is None:
                 return self._remember(key, size, start, frames)
@@ -89,16 +91,20 @@ class PackWriter:
         self._take_back(out, start, before)  # a large one that was known
         return found
 
-    def _write(self, out: BinaryIO, data: bytes, stream: Readable) -> tuple[bytes, int, list[int]]:
-        """Write frames until the stream ends; the digest of the content, its size, and the frames' lengths."""
-        digest = hashlib.sha256()
-        compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+    def _write(
+        self, out: BinaryIO, data: bytes, digest: hashlib._Hash, stream: Readable
+    ) -> tuple[bytes, int, list[int]]:
+        """Write frames until the stream ends; the digest of the content, its size, and the frames' lengths.
+
+        `data` is the first part of the content and `digest` has it already.
+        """
         frames: list[int] = []
         size = 0
         while data or not frames:
-            digest.update(data)
+            if frames:
+                digest.update(data)
             size += len(data)
-            frame = compressor.compress(data)
+            frame = self._compressor.compress(data)
             out.write(frame)
             self._digest.update(frame)
             self._at += len(frame)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from traceflow_formats.errors import TraceflowError
 from traceflow_formats.trace import TraceLine
 
-from .backend import Backend
+from .backend import Backend, LocalBackend
 from .decode import decode_batch
 from .layout import manifest_name
 from .manifest import Manifest
@@ -82,10 +82,21 @@ def open_table(backend: Backend, job: Manifest, table: str) -> Iterator[pq.Parqu
     name = f"{table}.parquet"
     with (
         reading(backend, job, name),
-        backend.open_read(job.path(name)) as stream,
+        _open_for_arrow(backend, job.path(name)) as stream,
         pq.ParquetFile(stream, pre_buffer=True, page_checksum_verification=True) as file,
     ):
         yield file
+
+
+def _open_for_arrow(backend: Backend, name: str) -> Any:
+    """An object as Arrow reads it best: a file of its own, not one of Python's.
+
+    Arrow's threads may still let go of a Python file while the interpreter ends, which aborts the process
+    (pyarrow 26: "terminate called without an active exception").
+    """
+    if isinstance(backend, LocalBackend):
+        return pa.OSFile(str(backend.root / name))
+    return backend.open_read(name)
 
 
 def read_table(backend: Backend, job: Manifest, table: str, columns: list[str] | None = None) -> pa.Table:

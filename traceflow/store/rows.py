@@ -107,6 +107,9 @@ def to_batch(rows: Iterable[EventRow]) -> pa.RecordBatch:
     columns = list(zip(*map(_VALUES, rows), strict=True)) or [()] * len(schema)
     arrays = []
     for field, values in zip(schema, columns, strict=True):
+        if values and values[0] is None and values.count(None) == len(values):  # most columns of most batches
+            arrays.append(pa.nulls(len(values), field.type))
+            continue
         try:
             arrays.append(pa.array(values, field.type))
         except UnicodeEncodeError:  # the last resort: parsers give valid text

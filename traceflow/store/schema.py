@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from traceflow_formats.times import epoch_us
 
+from .layout import SCHEMA_VERSION
+
 __all__ = [
     "EVENTS",
     "FILES",
@@ -23,7 +25,6 @@ __all__ = [
     "microseconds",
 ]
 
-SCHEMA_VERSION = 1
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999  # what readers can show
 
 
@@ -202,9 +203,16 @@ FILES = (
 TABLES = {"trials": TRIALS, "events": EVENTS, "files": FILES}
 
 
+_made: dict[str, tuple[tuple[Column, ...], pa.Schema]] = {}  # with the columns that each was made of
+
+
 def arrow_schema(table: str) -> pa.Schema:
-    """The schema of `trials`, `events` or `files` as it is written today."""
-    return pa.schema([pa.field(c.name, c.type, nullable=c.null) for c in TABLES[table]])
+    """The schema of a table as it is written today."""
+    columns = TABLES[table]
+    made = _made.get(table)
+    if made is None or made[0] is not columns:
+        made = _made[table] = columns, pa.schema([pa.field(c.name, c.type, nullable=c.null) for c in columns])
+    return made[1]
 
 
 def microseconds(text: str) -> int | None:

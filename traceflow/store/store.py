@@ -9,25 +9,27 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from traceflow_formats import jsontext
 from traceflow_formats.errors import TraceflowError
-from traceflow_formats.trace import TraceLine
 
-from . import datasets, reading
 from .backend import PARTIAL, Backend
-from .dataset_writer import DatasetWriter
-from .datasets import Dataset, DatasetFile
-from .filetable import FileTable
 from .layout import JOBS, STORE, STORE_VERSION, job_folder, manifest_name, revision_folder
 from .manifest import Manifest, StoredObject
 from .open import backend_for
-from .packs import Packed, PackReader
-from .reading import FileRow
-from .swap import JobRewriter
-from .tracereader import TraceReader
-from .writer import JobWriter
+
+if TYPE_CHECKING:  # a search that the index answers needs none of these, nor the Parquet engine that they need
+    from traceflow_formats.trace import TraceLine
+
+    from .dataset_writer import DatasetWriter
+    from .datasets import Dataset, DatasetFile
+    from .filetable import FileTable
+    from .packs import Packed, PackReader
+    from .reading import FileRow, Matches
+    from .swap import JobRewriter
+    from .tracereader import TraceReader
+    from .writer import JobWriter
 
 __all__ = ["GcReport", "Problem", "Store", "StoreInfo", "VerifyReport"]
 
@@ -187,6 +189,8 @@ class Store:
 
     def writer(self, job_id: str) -> JobWriter:
         """A writer of a new job; see JobWriter."""
+        from .writer import JobWriter
+
         return JobWriter(self.backend, job_id)
 
     def rewriter(self, job: Manifest, keep: Iterable[str] = ()) -> JobRewriter:
@@ -194,6 +198,8 @@ class Store:
 
         See JobRewriter. Readers of the old revision can go on; `gc` removes it later.
         """
+        from .swap import JobRewriter
+
         return JobRewriter(self.backend, job, keep)
 
     def delete_job(self, job: Manifest) -> None:
@@ -206,6 +212,8 @@ class Store:
 
     def trials(self, job: Manifest) -> list[dict[str, Any]]:
         """The trials of a job as rows of its table (`schema.TRIALS`), in the order they were written."""
+        from . import reading
+
         return reading.trial_rows(self.backend, job)
 
     def trial(self, name: str, job: Manifest | None = None) -> dict[str, Any]:
@@ -213,6 +221,8 @@ class Store:
 
         Raises TraceflowError trial_not_found; invalid_input when several fit.
         """
+        from . import reading
+
         jobs = [job] if job is not None else self.jobs()
         rows = [(m, row) for m in jobs for row in reading.trial_names(self.backend, m)]
         fits = [(m, row) for m, row in rows if name in (row["trial_id"], row["trial_name"])]
@@ -230,13 +240,15 @@ class Store:
         after: int | None = None,
         tail: int | None = None,
         limit: int | None = None,
-        matches: reading.Matches | None = None,
+        matches: Matches | None = None,
     ) -> Iterator[TraceLine]:
         """The events of a trial (a row of `trials`), exactly as they were stored, oldest first.
 
         `types` keeps these types, `after` what comes after a position, `matches` what it is true for (see
         `query.grep.trace_matcher`); of those `tail` gives the last, `limit` the first so many.
         """
+        from . import reading
+
         job = self.job(trial["job_id"])
         return reading.trace(
             self.backend, job, trial, frozenset(types) if types is not None else None, after, tail, limit, matches
@@ -244,18 +256,26 @@ class Store:
 
     def files(self, job: Manifest, trial_id: str | None = None) -> list[FileRow]:
         """The files of a job, or of one of its trials, sorted by path."""
+        from . import reading
+
         return reading.file_rows(self.backend, job, trial_id)
 
     def file(self, job: Manifest, path: str) -> FileRow:
         """One file by its path. Raises TraceflowError not_found."""
+        from . import reading
+
         return reading.file_row(self.backend, job, path)
 
     def file_table(self, job: Manifest) -> FileTable:
         """The files of a job in the order of their paths, as a context; for jobs of very many files."""
+        from .filetable import FileTable
+
         return FileTable(self.backend, job)
 
     def trace_reader(self, job: Manifest) -> TraceReader:
         """A reader of the traces of many trials of a job, as a context."""
+        from .tracereader import TraceReader
+
         return TraceReader(self.backend, job)
 
     def open_file(self, job: Manifest, file: FileRow | str) -> BinaryIO:
@@ -268,6 +288,8 @@ class Store:
 
     def contents(self, job: Manifest) -> PackReader:
         """The reader of a job's packs, for many files."""
+        from .packs import PackReader
+
         return PackReader(self.backend, job.folder)
 
     def _packed(self, job: Manifest, file: FileRow | str) -> Packed:
@@ -280,6 +302,8 @@ class Store:
 
     def datasets(self) -> list[Dataset]:
         """Every version of every dataset, sorted by name and version."""
+        from . import datasets
+
         return datasets.all_datasets(self.backend)
 
     def dataset(self, name: str) -> Dataset:
@@ -287,26 +311,38 @@ class Store:
 
         Raises TraceflowError dataset_not_found, dataset_version_not_found; invalid_input for several versions.
         """
+        from . import datasets
+
         return datasets.find_dataset(self.backend, name)
 
     def dataset_writer(self, name: str, version: str) -> DatasetWriter:
         """A writer of a new version of a dataset; see DatasetWriter."""
+        from .dataset_writer import DatasetWriter
+
         return DatasetWriter(self.backend, name, version)
 
     def delete_dataset(self, dataset: Dataset) -> None:
         """Remove a version of a dataset. Trials that were linked to it keep its name until their job is relinked."""
+        from . import datasets
+
         datasets.delete_dataset(self.backend, dataset)
 
     def tasks(self, dataset: Dataset, columns: Iterable[str] | None = None) -> list[dict[str, Any]]:
         """The tasks of a dataset as rows of its table (`dataset_schema.TASKS`), by name."""
+        from . import datasets
+
         return datasets.task_rows(self.backend, dataset, columns)
 
     def task(self, dataset: Dataset, name: str) -> dict[str, Any]:
         """One task, by its name or that of its folder. Raises TraceflowError task_not_found."""
+        from . import datasets
+
         return datasets.task_row(self.backend, dataset, name)
 
     def open_task_file(self, dataset: Dataset, file: DatasetFile) -> BinaryIO:
         """The content of a file of a task (`DatasetFile.from_dict` of an item of its `files`) as a stream."""
+        from . import datasets
+
         return datasets.open_task_file(self.backend, dataset, file)
 
     # -- care --------------------------------------------------------------------------------------------
@@ -342,11 +378,15 @@ class Store:
     def _verify_objects(self, job: Manifest, report: VerifyReport) -> None:
         named = {job.path(o.name) for o in job.objects}
         for found in self.backend.objects(job.folder):
+            if found.name.endswith(PARTIAL):  # of a writer that was killed: nobody reads it, and gc removes it
+                continue
             if found.name not in named and not found.name.startswith(job.path("search/")):
                 report.problems.append(Problem(job.job_id, found.name, "the manifest does not name it"))
         self._compare(job.job_id, job.folder, job.objects, report)
 
     def _verify_datasets(self, report: VerifyReport, contents: bool) -> None:
+        from . import datasets
+
         for name in datasets.names(self.backend):
             for version in datasets.versions(self.backend, name):
                 before, label = len(report.problems), f"{name}@{version}"
@@ -401,6 +441,8 @@ class Store:
 
         What was written to within the last `minutes` stays, since its writer may be alive.
         """
+        from . import datasets
+
         report = GcReport()
         for name in self.backend.folders(JOBS):
             try:

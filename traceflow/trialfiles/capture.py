@@ -124,6 +124,9 @@ class CaptureTree:
                     manifests[name] = manifest_hints(split_lines(_chunks(tar, info)))
                     continue
                 self._take(name, info)
+        for name, target in self._hard.items():
+            if target in self._entries:
+                self._entries[name] = replace(self._entries[name], size=self._entries[target].size)
         if MANIFEST in manifests:
             self._hints = manifests[MANIFEST]
             return
