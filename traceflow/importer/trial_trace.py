@@ -35,7 +35,7 @@ from traceflow_parsers.reconcile import Reconciled
 from traceflow_parsers.registry import HARNESSES, harness_named
 from traceflow_parsers.report import Report
 from traceflow_parsers.sdk import SDK_AGENTS
-from traceflow_parsers.source import Input, Parse, Source, walk_files
+from traceflow_parsers.source import Input, Parse, Source
 
 __all__ = ["TrialTrace", "find_trace"]
 
@@ -171,8 +171,6 @@ class _Finder:
             for source in sources:
                 if _KEPT_ONLY not in source.path.relative_to(self.agent).parts[:1]:
                     found.setdefault(harness.name, []).append(source)
-        for source in () if found else self._streams_at_session_paths():
-            found.setdefault(source.harness, []).append(source)
         if not found:
             return []
         chosen = self.harness if self.harness in found else next(iter(found)) if len(found) == 1 else None
@@ -199,21 +197,6 @@ class _Finder:
                 found.setdefault(source.harness, []).append(source)
         for harness in sorted(found, key=lambda name: (name != self.harness, name)):
             yield _unique(found[harness])
-
-    def _streams_at_session_paths(self) -> Iterator[Source]:
-        """Files at the places of sessions that hold stdout lines or an SDK log, as the official packing does it."""
-        names = (path.relative_to(self.agent).as_posix() for path in walk_files(self.agent, (".jsonl",)))
-        for place in trace_files(names).sessions:
-            path = self.agent / place.path
-            if not self._usable(path):
-                continue
-            try:
-                source = open_file(path)
-            except TraceflowError as error:
-                self._problem(error)
-                continue
-            if source.kind in ("sdk", "stdout"):
-                yield source
 
     def _stdout_files(self) -> list[Path]:
         """The files that may hold stdout: the harness's own name first, then other harnesses' names, then the rest."""
