@@ -183,11 +183,8 @@ class _Finder:
     def _streams_at_session_paths(self) -> Iterator[list[Source]]:
         """What lies where sessions lie and is none: stdout lines, SDK logs. Each harness's are one candidate."""
         found: dict[str, list[Source]] = {}
-        for name in self.names:
-            if name.startswith(_KEPT_ONLY + "/") or not name.endswith((".jsonl", ".json")):
-                continue
-            place = next((h for h, pattern in _SESSION_PLACES.items() if pattern.search(name)), None)
-            if place is None:
+        for name in (place.path for place in self.places.sessions):
+            if not name.endswith((".jsonl", ".json")):
                 continue
             try:
                 source = open_file(self.agent / name)
