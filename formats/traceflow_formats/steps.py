@@ -111,7 +111,8 @@ class Steps:
         if kind == "tool_call_update":
             return self._result(agent, state, update)
         message = data.get("messageId")
-        named = (scope, message) if message.__class__ is str else None
+        # a trial may hold several sessions, and made-up ids begin anew in each
+        named = (scope, data.get("sessionId"), message) if message.__class__ is str else None
         if kind == "tool_call":
             place = self._acts(agent, state, named, scope)
             self._opened(agent, state, place.step, update, extra)
@@ -139,14 +140,14 @@ class Steps:
 
     # -- agents' steps -----------------------------------------------------------------------------------
 
-    def _named(self, agent: str | None, state: _Agent, named: tuple[object, str], scope: object) -> Place:
+    def _named(self, agent: str | None, state: _Agent, named: tuple[object, ...], scope: object) -> Place:
         """The step of a model call that the source names."""
         if named == state.spoken:
             return Place(agent, state.call, False)
         step = state.recent.get(named)
         return self._model_call(agent, state, named, scope) if step is None else Place(agent, step, False)
 
-    def _acts(self, agent: str | None, state: _Agent, named: tuple[object, str] | None, scope: object) -> Place:
+    def _acts(self, agent: str | None, state: _Agent, named: tuple[object, ...] | None, scope: object) -> Place:
         """The step of a tool call or plan."""
         if named is not None:
             return self._named(agent, state, named, scope)
@@ -154,7 +155,7 @@ class Steps:
             return self._model_call(agent, state, None, scope)
         return Place(agent, state.call, False)
 
-    def _model_call(self, agent: str | None, state: _Agent, named: tuple[object, str] | None, scope: object) -> Place:
+    def _model_call(self, agent: str | None, state: _Agent, named: tuple[object, ...] | None, scope: object) -> Place:
         state.count += 1
         state.speaks = True
         state.group = None
@@ -181,7 +182,7 @@ class Steps:
         self,
         agent: str | None,
         state: _Agent,
-        named: tuple[object, str] | None,
+        named: tuple[object, ...] | None,
         scope: object,
         update: dict[str, Any],
         extra: dict[str, Any] | None,

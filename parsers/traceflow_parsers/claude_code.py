@@ -48,7 +48,7 @@ def is_stdout(records: Sequence[Mapping[str, Any]]) -> bool:
         if kind == "system":
             if "qwen_code_version" in record or "reasoning_effort" in record:
                 return False
-            init = record.get("subtype") == "init" and isinstance(record.get("tools"), list)
+            init = record.get("subtype") == "init" and ("claude_code_version" in record or "apiKeySource" in record)
             claims = claims or init or "compact_metadata" in record or record.get("subtype") == "api_retry"
         elif kind == "assistant" or kind == "user":
             message = record.get("message")

@@ -15,6 +15,7 @@ from .facts import as_text
 
 __all__ = [
     "as_blocks",
+    "attached_picture",
     "attachment_text",
     "compaction_facts",
     "exit_code",
@@ -170,19 +171,22 @@ def token_usage(raw: Mapping[str, Any], output_is_final: bool = True) -> dict[st
     extra = dict(raw)
     asked, output = extra.pop("input_tokens", None), extra.pop("output_tokens", None)
     read, written = raw.get("cache_read_input_tokens"), raw.get("cache_creation_input_tokens")
-    if None in extra.values():
-        extra = {key: value for key, value in extra.items() if value is not None}
     usage: dict[str, Any] = {}
-    known = [count for count in (asked, read, written) if type(count) is int and count >= 0]
-    if known:
-        usage["promptTokens"] = sum(known)
+    prompt = -1
+    if type(asked) is int and asked >= 0:
+        prompt = asked
+    if type(read) is int and read >= 0:
+        prompt = read if prompt < 0 else prompt + read
+        usage["cachedTokens"] = read
+    if type(written) is int and written >= 0:
+        prompt = written if prompt < 0 else prompt + written
+    if prompt >= 0:
+        usage["promptTokens"] = prompt
     if type(output) is int and output >= 0:
         if output_is_final:
             usage["completionTokens"] = output
         else:
             extra["output_tokens"] = output
-    if type(read) is int and read >= 0:
-        usage["cachedTokens"] = read
     if extra:
         usage["extra"] = extra
     return usage
@@ -229,6 +233,14 @@ def attachment_text(attachment: Mapping[str, Any]) -> tuple[str, str]:
         if text:
             return text, _ATTACHED.get(name, name)
     return "", _ATTACHED.get(name, name)
+
+
+def attached_picture(attachment: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The image block of an attached picture file, or None for any other attachment (2.1.197)."""
+    content = attachment.get("content")
+    found = content.get("file") if isinstance(content, dict) and content.get("type") == "image" else None
+    data, mime = (found.get("base64"), found.get("type")) if isinstance(found, dict) else (None, None)
+    return image_block(data, mime) if isinstance(data, str) and isinstance(mime, str) and data else None
 
 
 def _words(value: object, depth: int = 0) -> str:

@@ -7,7 +7,6 @@ model call is told by that id, and its usage is said once, with the last word of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from traceflow_formats.jsontext import rounded
@@ -25,23 +24,27 @@ _PROMPT_COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_inp
 _SPAWNS = ("Agent", "Task")
 
 
-@dataclass(slots=True)
 class ModelCall:
-    """The model call that an agent is in, with what its blocks have said of its usage so far."""
+    """The model call that an agent is in, with what its blocks have said of its usage so far.
 
-    source_id: str | None  # message.id
-    request: str | None
-    id: str  # unique in the agent
-    parent_call: str | None  # of the agent
+    A plain class with defaults: one is made per call, and most of it is set once.
+    """
+
     usage: dict[str, Any] | None = None
     stop: str | None = None
     time: str | None = None
     model: str | None = None
-    final: bool = False  # its output tokens are known
-    closed: bool = False  # the conversation went on: the same id without a request id is another call
-    counted: bool = False  # its usage was handed over: what still comes is a late block
-    abandoned: bool = False
-    copied: bool = False
+    final = False  # its output tokens are known
+    closed = False  # the conversation went on: the same id without a request id is another call
+    counted = False  # its usage was handed over: what still comes is a late block
+    abandoned = False
+    copied = False
+
+    def __init__(self, source_id: str | None, request: str | None, name: str, parent_call: str | None) -> None:
+        self.source_id = source_id  # message.id
+        self.request = request
+        self.id = name  # unique in the agent
+        self.parent_call = parent_call  # of the agent
 
 
 class ClaudeParser(JsonLineParser):
@@ -91,7 +94,9 @@ class ClaudeParser(JsonLineParser):
         if before is not None and before.source_id == name:  # a proxy that gives every message the same id
             number = self._repeats[mark] = self._repeats.get(mark, 1) + 1
             return ModelCall(name, request, f"{key}#{number}", parent)
-        return ModelCall(name, request, key, parent, counted=True)
+        late = ModelCall(name, request, key, parent)
+        late.counted = True
+        return late
 
     def is_main_call(self, source_id: object) -> bool:
         """Whether the main agent made this call: a subagent that has it too began with a copy of the history."""
@@ -108,21 +113,23 @@ class ClaudeParser(JsonLineParser):
             if before is not now and type(before) is int and type(now) is int and now < before:
                 return
         call.usage, call.final, call.time, call.model = usage, final, time, model
-        if stop is not None and type(stop) is str:
+        if type(stop) is str:
             call.stop = stop
-        call.abandoned, call.copied = self.emit.abandoned, self.emit.copied
+        if self.emit.abandoned:
+            call.abandoned = True
+        if self.emit.copied:
+            call.copied = True
 
     def _settle(self, call: ModelCall) -> None:
         """The next call of the agent begins: hand over what this one used."""
         if call.counted or call.usage is None:
             return
         call.counted = True
-        emit = self.emit
-        flags = emit.abandoned, emit.copied
+        emit, used = self.emit, token_usage(call.usage, call.final)
+        abandoned, copied = emit.abandoned, emit.copied
         emit.abandoned, emit.copied = call.abandoned, call.copied
-        used = token_usage(call.usage, call.final)
         emit.usage(used, call.id, call.time, call.model, stopReason=call.stop, requestId=call.request)
-        emit.abandoned, emit.copied = flags
+        emit.abandoned, emit.copied = abandoned, copied
 
     def settle_all(self) -> None:
         """No more calls: hand over the usage of every agent's last one."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .claude_history import Branch, History
-from .claude_messages import as_blocks, attachment_text, compaction_facts, is_prompt, joined
+from .claude_messages import as_blocks, attached_picture, attachment_text, compaction_facts, is_prompt, joined
 from .claude_parser import NOT_AN_ERROR, SYNTHETIC, ClaudeParser
 from .contract import Line
 from .facts import as_text, count
@@ -35,6 +35,7 @@ SYSTEM = frozenset(
     }
 )  # fmt: skip
 _NEVER = 1 << 62
+_PARSED = Line.PARSED
 
 
 class ClaudeSession(ClaudeParser):
@@ -124,7 +125,7 @@ class ClaudeSession(ClaudeParser):
                 self._assistant(record, message)
             else:
                 self._user(record, message)
-            return Line.PARSED
+            return _PARSED
         if kind == "attachment":
             return self._attachment(record)
         if kind == "system":
@@ -319,6 +320,8 @@ class ClaudeSession(ClaudeParser):
             text, kind = attachment_text(attachment)
         if text:
             self.emit.user({"type": "text", "text": text}, time, injected=kind)
+        elif (picture := attached_picture(attachment)) is not None:  # a person named it: `@dot.png`
+            self.emit.user(picture, time)
         return Line.PARSED
 
     def _system(self, record: dict[str, Any]) -> Line:

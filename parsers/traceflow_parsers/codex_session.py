@@ -220,11 +220,11 @@ class CodexSession(JsonLineParser):
             emit.copied = copied
         if self.words.waiting:
             self.calls.end()
-            for injected, block, time in self.words.take():
+            for injected, block, time, message in self.words.take():
                 if injected is None and block["type"] == "text":
-                    emit.prompt(block["text"], time)
+                    emit.prompt(block["text"], time, message_id=message)
                 elif injected != "base_instructions" or block.get("text") != self._base:  # code mode says them as well
-                    emit.user(block, time, injected=injected)
+                    emit.user(block, time, message, injected=injected)
 
     def _speak(self, of_tool: bool = False) -> str:
         if self.words.waiting or self._system is not None:

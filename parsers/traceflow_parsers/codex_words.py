@@ -61,11 +61,15 @@ def injected_kind(text: str) -> str | None:
 
 
 class Said(NamedTuple):
-    """One block of a message: `injected` is the kind of what the harness put in, None for a person's words."""
+    """One block of a message: `injected` is the kind of what the harness put in, None for a person's words.
+
+    The words of a person and the pictures with them share a `message`.
+    """
 
     injected: str | None
     block: dict[str, Any]
     time: str | None
+    message: str | None = None
 
 
 @dataclass(slots=True)
@@ -163,11 +167,13 @@ class Words:
             elif text is None:  # a picture goes with the words of its message
                 kind = None if spoken or block.person or not self._events_known else block.default
                 pictures.append(Said(kind, block.block, block.time))
-            elif block.person:
+            elif block.person and not (pictured and _wraps_picture(text)):
                 texts.append(text)
-        if texts:
-            said.append(Said(None, text_block("\n".join(texts)), message[0].time))
-        return said + pictures
+        if not texts:
+            return said + pictures
+        name = f"message-{message[0].message}" if pictures else None
+        words = Said(None, text_block("\n".join(texts)), message[0].time, name)
+        return [*said, words, *(picture._replace(message=name) for picture in pictures)]
 
     def _fit(self, text: str, time: str | None, blocks: list[_Block]) -> None:
         """An event whose text no message has in full: the last open message is meant, or none was written."""

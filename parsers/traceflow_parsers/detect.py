@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from traceflow_formats.errors import TraceflowError
 from .foreign import atif_source, is_atif, is_trace, trace_source
 from .registry import HARNESSES, harness_named
 from .sdk import SDK_AGENTS, body_records, is_sdk_log, sdk_source
-from .source import Harness, Source, head_records
+from .source import Harness, Source, head_records, walk_files
 
 __all__ = ["open_file", "open_folder", "open_path"]
 
@@ -38,7 +38,7 @@ def open_path(path: Path, harness: str | None = None) -> list[Source]:
 
 
 def open_folder(path: Path, harness: str | None = None) -> list[Source]:
-    """Every root session below a folder, at the places of each harness.
+    """Every root session below a folder, at the places of each harness, and every SDK session log.
 
     Raises unrecognized_trace when there is none.
     """
@@ -46,6 +46,8 @@ def open_folder(path: Path, harness: str | None = None) -> list[Source]:
     found: list[Source] = []
     for candidate in (forced,) if forced else HARNESSES:
         found.extend(candidate.sessions_in(path))
+    logs = {source.path: source for source in _sdk_logs(path, forced)}
+    found = [source for source in found if source.path not in logs] + list(logs.values())
     found.sort(key=lambda source: str(source.path))
     claims: dict[Path, set[str]] = {}
     for source in found:
@@ -57,7 +59,8 @@ def open_folder(path: Path, harness: str | None = None) -> list[Source]:
         names = forced.name if forced else ", ".join(h.name for h in HARNESSES)
         raise TraceflowError(
             "unrecognized_trace",
-            f"{path}: no session of {names} in this folder; give the session file, or the home folder it lies in",
+            f"{path}: no session of {names} and no SDK session log in this folder; "
+            "give the session file, or the home folder it lies in",
             path=str(path),
         )
     return found
@@ -143,6 +146,22 @@ def _sdk(path: Path, records: list[dict[str, Any]]) -> Source:
         f"{path}: an SDK session log of agent {agent!r} whose lines no parser claims; name one with --harness",
         path=str(path),
     )
+
+
+def _sdk_logs(folder: Path, forced: Harness | None) -> Iterator[Source]:
+    """The SDK session logs below a folder. Their first line says so, wherever they lie."""
+    for path in walk_files(folder, (".jsonl",)):
+        with path.open("rb") as stream:
+            head = stream.read(4096)
+        if b'"_meta"' not in head and b'"_prompt"' not in head:
+            continue
+        records = head_records(path)
+        if not is_sdk_log(records):
+            continue
+        if forced is None:
+            yield _sdk(path, records)
+        elif (body := body_records(records)) and forced.is_stdout(body):
+            yield sdk_source(path, records, forced)
 
 
 def _database(path: Path, forced: Harness | None) -> Source:

@@ -66,8 +66,9 @@ class Emitter:
     def drain(self) -> list[Event]:
         """The events that are ready, oldest first; each is handed over once."""
         out = self._out
-        if out:
-            self._out = []
+        if not out:
+            return []  # never the list that events are still added to
+        self._out = []
         return out
 
     # -- words -------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from traceflow_formats.atif import events_of, read_trajectory
 from traceflow_formats.errors import TraceflowError
 from traceflow_formats.trace import GATEWAY_SEQ, Event, TraceLine, as_trace_line
 
@@ -117,6 +116,8 @@ class AtifParser(Parser):
         return []
 
     def finish(self) -> list[Event]:
+        from traceflow_formats.atif import events_of, read_trajectory  # its models take long to load
+
         data = b"".join(self._lines)
         self._lines.clear()
         reading = read_trajectory(data, self.report.path or None)

@@ -6,6 +6,7 @@ one follows, and what a first pass found to be withdrawn later is marked as such
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any
 
 from traceflow_formats import jsontext
@@ -14,7 +15,18 @@ from .contract import JsonLineParser, Line
 from .emit import text_block
 from .gemini_files import is_header
 from .gemini_history import SNAPSHOT, Change, History, key_of, listed_of, text_of
-from .genai import SHELL_TOOLS, Keys, exit_code, facts, media_block, parts_of, response_of, result_blocks, usage_of
+from .genai import (
+    SHELL_TOOLS,
+    Keys,
+    exit_code,
+    facts,
+    media_block,
+    parts_of,
+    response_of,
+    result_blocks,
+    split_references,
+    usage_of,
+)
 from .tools.gemini import show
 
 __all__ = ["GeminiSession"]
@@ -217,7 +229,9 @@ class GeminiSession(JsonLineParser):
             self.emit.user(text_block(text_of(record)), time, injected=kind)
             return True
         told, words = False, ""
-        for part in [*parts, {}]:
+        parts, referenced, pictures = split_references(parts)
+        name = f"user-{record['id']}" if pictures else None
+        for at, part in enumerate([*parts, {}]):
             text = part.get("text")
             injected = _injected(text) if isinstance(text, str) else None
             if isinstance(text, str) and injected is None:
@@ -226,7 +240,7 @@ class GeminiSession(JsonLineParser):
             if words.strip():
                 self._settle(fatal=True)
                 self._prints.add(self._print(record))
-                self.emit.prompt(words, time)
+                self.emit.prompt(words, time, message_id=name)
                 told, words = True, ""
             if injected is not None and isinstance(text, str):
                 if injected == "compaction":
@@ -235,20 +249,27 @@ class GeminiSession(JsonLineParser):
                     self.emit.user(text_block(text), time, injected=injected)
                 told = True
             elif (found := response_of(part)) is not None:
-                told |= self._late_result(found[0], part, time)
-            elif (block := media_block(part)) is not None:
+                told |= self._late_result(found[0], part, _media_after(parts, at), time)
+            elif (block := media_block(part)) is not None and not _is_returned(parts, at):
                 self.emit.user(block, time)
                 told = True
-        return told
+        for block in pictures:
+            self.emit.user(block, time, name)
+        if referenced:
+            self.emit.user(text_block(referenced), time, injected="referenced_files")
+        return told or bool(referenced)
 
-    def _late_result(self, call_id: str | None, part: dict[str, Any], time: str | None) -> bool:
-        """A functionResponse on the user's side repeats what stands with the call, unless that was lost."""
+    def _late_result(
+        self, call_id: str | None, part: dict[str, Any], media: list[dict[str, Any]], time: str | None
+    ) -> bool:
+        """A functionResponse on the user's side, with the media after it, repeats what stands with the call, unless
+        that was lost."""
         if call_id is None or self._answered.get(call_id):
             return False
         self._answered[call_id] = True
         response = part["functionResponse"].get("response")
         failed = isinstance(response, dict) and "error" in response and "output" not in response
-        self._result(call_id, [part], "failed" if failed else "completed", time, None)
+        self._result(call_id, [part, *media], "failed" if failed else "completed", time, None)
         return True
 
     def _model_call(self, key: str, record: dict[str, Any], again: bool = False) -> bool:
@@ -362,3 +383,14 @@ def _merged(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
+
+
+def _media_after(parts: list[dict[str, Any]], at: int) -> list[dict[str, Any]]:
+    """The media that a functionResponse returned: they stand behind it as parts of their own (0.61)."""
+    return list(takewhile(lambda part: media_block(part) is not None, parts[at + 1 :]))
+
+
+def _is_returned(parts: list[dict[str, Any]], at: int) -> bool:
+    """Whether a tool returned the media part at this place, and no person gave it."""
+    before: dict[str, Any] = next((part for part in reversed(parts[:at]) if media_block(part) is None), {})
+    return response_of(before) is not None

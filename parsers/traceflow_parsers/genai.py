@@ -24,6 +24,7 @@ __all__ = [
     "parts_of",
     "response_of",
     "result_blocks",
+    "split_references",
     "usage_of",
 ]
 
@@ -38,6 +39,8 @@ _EXIT_CODE = re.compile(
     r"(?:\n(?:Signal|Background PIDs|Process Group PGID): [^\n]*)*\s*(?:</untrusted_context>)?\s*\Z"
 )
 _TAIL = 2000
+_REFERENCED = "--- Content from referenced files ---"  # gemini-cli 0.61, qwen-code 0.15
+_REFERENCED_END = "--- End of content ---"
 
 
 class Keys(NamedTuple):
@@ -125,6 +128,21 @@ def media_block(part: dict[str, Any]) -> dict[str, Any] | None:
         name = media.get("displayName") if key == "inlineData" else value
         return text_block(" ".join(filter(None, ("[attachment]", name if isinstance(name, str) else "", f"({mime})"))))
     return None
+
+
+def split_references(parts: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], str, list[dict[str, Any]]]:
+    """The parts of a message, without the files that a person named in it (`@dot.png`): those as one text, and media.
+
+    Both harnesses put them behind the words, between two lines of their own.
+    """
+    lines = [text.strip() if isinstance(text := part.get("text"), str) else None for part in parts]
+    if _REFERENCED not in lines:
+        return parts, "", []
+    start = lines.index(_REFERENCED)
+    end = next((at + 1 for at in range(start + 1, len(lines)) if lines[at] == _REFERENCED_END), len(parts))
+    named = parts[start:end]
+    text = "".join(text for part in named if isinstance(text := part.get("text"), str))
+    return parts[:start] + parts[end:], text, [block for part in named if (block := media_block(part)) is not None]
 
 
 def response_of(part: dict[str, Any]) -> tuple[str | None, dict[str, Any]] | None:

@@ -150,7 +150,7 @@ def cli_sessions_in(folder: Path, make: Make, claims: Claims) -> list[Source]:
 
 def cli_session_at(path: Path, make: Make, claims: Claims) -> Source:
     """The session whose wire or context this is, with what lies beside it; any other file alone."""
-    if path.name in ("wire.jsonl", "context.jsonl"):
+    if path.name in ("wire.jsonl", "context.jsonl") and claims(head_records(path)):
         return _cli_source(path.parent, make, claims)
     part = Part(path.name, info={"session": None, "context": _is_context(path)})
     return Source("kimi-cli", "session", path, (file_input(path, part),), make, None, (path,))

@@ -2,7 +2,8 @@
 
 The session parser reads rows, one JSON object each, as `opencode_files` hands them over:
 `{"row": "session" | "message" | "part", "id", "message_id", "time", "data": {...}}`, a session first, then each message
-with its parts. Message and part objects without such a frame are read too (dumps of a storage).
+with its parts. Message and part objects without such a frame are read too (dumps of a storage), and the column
+`time_created` where it was put into the data.
 """
 
 from __future__ import annotations
@@ -191,7 +192,7 @@ class OpencodeSession(PartsParser):
                 return Line.DUPLICATE
             self._seen.add(row_id)
             self._end_message()
-            stamp = record.get("time") if row is not None else None
+            stamp = record.get("time", data.get("time_created")) if row is not None else None
             self._message(row_id, data, stamp, as_text(data.get("sessionID")))
             return Line.PARSED
         if row == "part" or (row is None and as_text(data.get("messageID")) is not None):
@@ -206,7 +207,7 @@ class OpencodeSession(PartsParser):
                 self.report.warn("orphan_part", "a part whose message is not in the source")
                 self._end_message()
                 self._message(message, {"role": "assistant"}, None, as_text(data.get("sessionID")))
-            stamp = self.time(record.get("time")) if row is not None else None
+            stamp = self.time(record.get("time", data.get("time_created"))) if row is not None else None
             if self._part(row_id, data, stamp or self._time, ("data",) if row is not None else ()):
                 return Line.PARSED
             record["type"] = f"part {data['type']}"  # the name under which the report counts it

@@ -12,7 +12,18 @@ from typing import Any
 
 from .contract import JsonLineParser, Line
 from .emit import text_block
-from .genai import SHELL_TOOLS, Keys, count, exit_code, facts, media_block, parts_of, result_blocks, usage_of
+from .genai import (
+    SHELL_TOOLS,
+    Keys,
+    count,
+    exit_code,
+    facts,
+    media_block,
+    parts_of,
+    result_blocks,
+    split_references,
+    usage_of,
+)
 from .qwen_telemetry import SUBAGENT, Answer, Run, answer_of, counts_of
 from .tools.qwen import AGENT_TOOLS, show
 
@@ -135,7 +146,7 @@ class QwenSession(JsonLineParser):
         if kind == "system":
             return self._system(record, uuid, time)
         if kind == "user":
-            self._user(record, parts, time)
+            self._user(record, parts, uuid, time)
         elif kind == "assistant":
             self._assistant(record, parts, uuid, time)
         else:
@@ -153,13 +164,14 @@ class QwenSession(JsonLineParser):
 
     # -- records ------------------------------------------------------------------------------------------
 
-    def _user(self, record: dict[str, Any], parts: list[dict[str, Any]], time: str | None) -> None:
+    def _user(self, record: dict[str, Any], parts: list[dict[str, Any]], uuid: str | None, time: str | None) -> None:
         self._message = None
         harness = record.get("subtype") if record.get("subtype") not in _SAID_BY_PEOPLE else None
         if record.get("provenance") in ("goal_control", "goal_runtime", "system"):
             harness = harness or record["provenance"]
         harness = _text(harness) or _text(record.get("externalInputKind"))
         words: list[str] = []
+        parts, referenced, pictures = split_references(parts)
         for part in parts:
             text = part.get("text")
             if isinstance(text, str) and text:
@@ -172,12 +184,15 @@ class QwenSession(JsonLineParser):
                     self.emit.user(text_block(text), time, injected=kind)
             elif "functionResponse" in part:
                 self._tool_result({}, [part], time)
+        pictures = [block for part in parts if (block := media_block(part)) is not None] + pictures
+        name = uuid if pictures else None
         if words:
             self._close_turn()
-            self.emit.prompt("\n".join(words), time)
-        for part in parts:
-            if (block := media_block(part)) is not None:
-                self.emit.user(block, time)
+            self.emit.prompt("\n".join(words), time, message_id=name)
+        for block in pictures:
+            self.emit.user(block, time, name)
+        if referenced:
+            self.emit.user(text_block(referenced), time, injected="referenced_files")
 
     def _assistant(self, record: dict[str, Any], parts: list[dict[str, Any]], uuid: str, time: str | None) -> None:
         raw = record.get("usageMetadata")
@@ -290,7 +305,7 @@ class QwenSession(JsonLineParser):
                     for part in parts:
                         self._tool_result({}, [part], time)
                 else:
-                    self._user({}, parts, time)
+                    self._user({}, parts, None, time)
         self.emit.copied = False
         self._message = None
 

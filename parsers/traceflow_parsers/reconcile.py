@@ -29,6 +29,7 @@ class _Seen:
     calls: set[int] = field(default_factory=set)
     open_calls: set[int] = field(default_factory=set)
     messages: set[int] = field(default_factory=set)
+    texts: _Texts = field(default_factory=lambda: _Texts())
     prompts: int = 0
     retried: int = 0
     fatal: int = 0
@@ -44,8 +45,10 @@ class _Seen:
         self.timed = self.timed or "timestamp" in data
         self.model = self.model or "model" in data
         message = data.get("messageId")
-        if message is not None and event.type in _SPOKEN:
-            self.messages.add(hash(message))
+        if event.type in _SPOKEN:
+            if message is not None:
+                self.messages.add(hash(message))
+            self.texts.take(event)
         if event.type in ("prompt", "user_message_chunk"):
             self.prompts += "injected" not in (data.get("extra") or {})
             return
@@ -156,19 +159,55 @@ class Reconciled:
             report.warn("totals_differ", "; ".join(different))
 
 
+class _Texts:
+    """What an agent said, as hashes of whole texts: chunks that continue each other are one."""
+
+    def __init__(self) -> None:
+        self._known: set[int] = set()
+        self._open: tuple[object, ...] = ()
+        self._parts: list[str] = []
+
+    def take(self, event: Event) -> None:
+        content = (event.data.get("update") or {}).get("content")
+        if event.type == "tool_call" or not isinstance(content, dict):
+            return self._close()
+        key = event.type, event.data.get("messageId"), bool((event.data.get("extra") or {}).get("delta"))
+        if key != self._open or not key[2]:
+            self._close()
+            self._open = key
+        self._parts.append(str(content.get("text") or content.get("data") or ""))
+        return None
+
+    def _close(self) -> None:
+        if self._parts:
+            self._known.add(hash("".join(self._parts).strip()))
+            self._parts = []
+
+    def knows(self, events: list[Event]) -> bool:
+        """Whether these chunks of one text were said."""
+        self._close()
+        texts = [
+            str(e.data["update"]["content"].get("text") or e.data["update"]["content"].get("data")) for e in events
+        ]
+        return hash("".join(texts).strip()) in self._known
+
+
 class _Tail:
     """What stdout holds after the last thing that the session knows, and failures that it alone printed.
 
-    Only a stream whose ids the session shares can be joined; without one common id nothing is taken over but
-    the errors.
+    Only a stream that shares the session's ids can be joined: by its tool calls, and by its messages, where their
+    ids are the harness's own on both sides; words without such ids are told by their text. Without one common id
+    nothing is taken over but the errors.
     """
 
     def __init__(self, seen: _Seen) -> None:
         self.seen = seen
         self.added = False
-        self._common = False
+        self._common_call = False
+        self._common_message = False
         self._pending: list[Event] = []
         self._errors: list[Event] = []
+        self._new_calls: set[str] = set()
 
     def take(self, event: Event) -> None:
         data = event.data
@@ -177,27 +216,60 @@ class _Tail:
             retried = bool((data.get("extra") or {}).get("retried"))
             if (retried and not self.seen.retried) or (update.get("fatal") and not self.seen.fatal):
                 self._errors.append(event)
-            return
-        if event.type not in (*_SPOKEN, "tool_call_update"):
-            return
-        call, message = update.get("toolCallId"), data.get("messageId")
-        if event.type == "tool_call_update" and hash(call) in self.seen.open_calls:
-            self._pending.append(event)  # the session lacks the result
-            self._common = True
-            return
-        known = hash(call) in self.seen.calls if call is not None else hash(message) in self.seen.messages
-        if known:
-            self._common = True
-            self._pending = [e for e in self._pending if e.type == "tool_call_update"]
-        else:
-            self._pending.append(event)
+        elif event.type == "tool_call":
+            if hash(update["toolCallId"]) in self.seen.calls:
+                self._common_call = True
+                self._known()
+            else:
+                self._new_calls.add(update["toolCallId"])
+                self._pending.append(event)
+        elif event.type == "tool_call_update":
+            call = update["toolCallId"]
+            if hash(call) in self.seen.open_calls or call in self._new_calls:
+                self._pending.append(event)  # the session lacks the result
+        elif event.type in _SPOKEN:
+            if hash(data.get("messageId")) in self.seen.messages:
+                self._common_message = True
+                self._known()
+            else:
+                self._pending.append(event)
+
+    def _known(self) -> None:
+        """The session holds this: what stdout held before it stands in the session too, but for results it lacks."""
+        self._pending = [
+            e
+            for e in self._pending
+            if e.type == "tool_call_update" and hash(e.data["update"]["toolCallId"]) in self.seen.open_calls
+        ]
 
     def events(self) -> Iterator[Event]:
-        if self._common:
-            for event in self._pending:
+        if self._common_call or self._common_message:
+            for event in self._unsaid() if not self._common_message else self._pending:
                 self.added = True
                 yield event
         yield from self._errors
+
+    def _unsaid(self) -> Iterator[Event]:
+        """What is pending, without words that the session has under another id."""
+        words: list[Event] = []
+        for event in [*self._pending, None]:
+            goes_on = bool(words) and event is not None and _same_text(words[-1], event)
+            if words and not goes_on:
+                if not self.seen.texts.knows(words):
+                    yield from words
+                words = []
+            if event is None:
+                return
+            if event.type in ("agent_message_chunk", "agent_thought_chunk"):
+                words.append(event)
+            else:
+                yield event
+
+
+def _same_text(before: Event, event: Event) -> bool:
+    """Whether a chunk continues the one before it."""
+    delta = (event.data.get("extra") or {}).get("delta")
+    return bool(delta) and (before.type, before.data.get("messageId")) == (event.type, event.data.get("messageId"))
 
 
 def _cost(run: Event | None) -> bool:

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from traceflow_formats.trace import Event
+from traceflow_formats.trace import Event, text_of
 
 from .contract import Parser, Part
 from .emit import text_block
 from .foreign import TraceParser, is_trace
 from .source import Harness, Source, file_input
 
-__all__ = ["SDK_AGENTS", "SdkLog", "body_records", "is_sdk_log", "sdk_source"]
+__all__ = ["SDK_AGENTS", "SdkLog", "body_records", "is_sdk_log", "mark_of", "sdk_source"]
 
 SDK_AGENTS = {
     "claude": "claude-code",
@@ -58,6 +58,7 @@ class SdkLog(Parser):
         self.report = self.inner.report
         self.report.source = "sdk"
         self._waiting: list[str] = []  # prompts that no harness line has followed yet
+        self._asked: str | None = None  # the prompt of the run, while the harness may still echo it
         self.prompts = 0
         self.ended = False
 
@@ -65,7 +66,7 @@ class SdkLog(Parser):
         self.inner.begin(part)
 
     def feed(self, line: bytes) -> list[Event]:
-        mark = self._mark(line)
+        mark = mark_of(line)
         if mark is None:
             out: list[Event] = []
             if line.strip() and self._waiting:
@@ -76,7 +77,9 @@ class SdkLog(Parser):
                 self.prompts += 1
                 self.inner.emit.prompt(prompt)
                 out = self.inner.emit.drain()
-            return out + self.inner.feed(line)
+                self._asked = prompt.strip()
+            said = self.inner.feed(line)
+            return out + (said if self._asked is None else self._without_echo(said))
         self.report.line += 1
         self.report.lines.read += 1
         self.report.lines.parsed += 1
@@ -106,18 +109,33 @@ class SdkLog(Parser):
     def _command(self, text: str) -> None:
         self.inner.emit.user(text_block(text), injected="sdk_command")
 
-    def _mark(self, line: bytes) -> dict[str, Any] | None:
-        """The record of one of the log's own lines, or None for a line of the harness."""
-        head = line[:200]
-        if b'"_meta"' not in head and b'"_prompt"' not in head and b'"_sessionEnd"' not in head:
-            return None
-        try:
-            record = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            return None
-        if not isinstance(record, dict) or "type" in record:
-            return None
-        return record if any(mark in record for mark in _MARKS) else None
+    def _without_echo(self, events: list[Event]) -> list[Event]:
+        """The events without the prompt, which gemini-cli and droid print again before the agent's first word."""
+        kept = []
+        for event in events:
+            extra = event.data.get("extra") or {}
+            if event.type in ("user_message_chunk", "prompt") and not {"injected", "agentId"} & extra.keys():
+                if self._asked is not None and text_of(event).strip() == self._asked:
+                    self._asked = None
+                    continue
+            elif event.type in ("agent_message_chunk", "agent_thought_chunk", "tool_call"):
+                self._asked = None
+            kept.append(event)
+        return kept
+
+
+def mark_of(line: bytes) -> dict[str, Any] | None:
+    """The record of one of the log's own lines, or None for a line of the harness."""
+    head = line[:200]
+    if b'"_meta"' not in head and b'"_prompt"' not in head and b'"_sessionEnd"' not in head:
+        return None
+    try:
+        record = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(record, dict) or "type" in record:
+        return None
+    return record if any(mark in record for mark in _MARKS) else None
 
 
 def sdk_source(path: Path, records: Sequence[dict[str, Any]], harness: Harness | None) -> Source:

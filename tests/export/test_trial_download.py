@@ -186,14 +186,11 @@ def test_reviews_are_read_and_exported_unchanged(tmp_path: Path, capfdbinary: An
         (root / name).write_bytes((reviews / source).read_bytes())
     store, job = trial_with(tmp_path, "nop", files)
     assert run(["trial", "show", "t__1", "--json", "--store", store.url]) == 0
-    shown = json.loads(capfdbinary.readouterr().out)["reviews"]
-    assert [(review["path"], review["kind"]) for review in shown] == [
-        ("t__1/analysis.json", "analysis"),
-        ("t__1/artifacts/check-result.json", "check"),
-    ]
-    assert all(check["outcome"] for review in shown for check in review["checks"].values())
+    shown = json.loads(capfdbinary.readouterr().out)["extra"]["review"]
+    assert shown["file"] == "analysis.json"
+    assert all(check["outcome"] for check in shown["checks"].values())
     assert run(["job", "show", "made", "--json", "--store", store.url]) == 0
-    kinds = {review["kind"] for review in json.loads(capfdbinary.readouterr().out)["reviews"]}
-    assert kinds == {"analysis", "check"}
+    files_read = {review["file"] for review in json.loads(capfdbinary.readouterr().out)["reviews"]}
+    assert files_read == {"analysis.json", "check_report.json"}
     download_trial(store, job, store.trials(job)[0], tmp_path / "out")
     assert (tmp_path / "out/analysis.json").read_bytes() == files["analysis.json"]

@@ -208,3 +208,13 @@ def test_odd_events_are_placed_or_left_out(data: dict[str, Any]) -> None:
         if place is not None and place.opens:
             count += 1
             assert place.step == count
+
+
+def test_ids_that_begin_anew_in_another_session_are_other_calls() -> None:
+    steps = Steps()
+    update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "x"}}
+    places = [
+        steps.place(Event("agent_message_chunk", {"update": update, "sessionId": session, "messageId": "call-1"}))
+        for session in ("a", "a", "b")
+    ]
+    assert [place.step for place in places if place is not None] == [1, 1, 2]

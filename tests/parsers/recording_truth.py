@@ -98,7 +98,7 @@ def _take(out: Parsed, event: Event) -> None:
     if event.type == "user_message_chunk":
         if "injected" in extra:
             out.injected.append(extra["injected"])
-        elif agent is None and "compaction" not in extra:
+        elif agent is None and "compaction" not in extra and "text" in update["content"]:  # no picture
             out.prompts.append(update["content"]["text"])
         return
     if event.type == "error":

@@ -140,6 +140,7 @@ def test_every_call_has_its_result_and_every_prompt_stands_once(path: Path) -> N
         for e in events
         if e.type in ("prompt", "user_message_chunk")
         and not {"injected", "compaction", "agentId"} & e.data.get("extra", {}).keys()
+        and e.data.get("update", {}).get("content", {}).get("type") != "image"
     ]
     assert len(people) == len(list(path.glob("stdout*.jsonl")))
     assert all("[[scn:" in text for text in people)

@@ -223,7 +223,8 @@ def test_a_message_without_an_id_ends_with_its_results() -> None:
     ("usage", "want"),
     [
         ({"input_tokens": 5}, {"promptTokens": 5}),
-        ({"input_tokens": 5, "cache_read_input_tokens": None}, {"promptTokens": 5}),
+        ({"input_tokens": 5, "cache_read_input_tokens": None},
+         {"promptTokens": 5, "extra": {"cache_read_input_tokens": None}}),
         ({"input_tokens": 0, "output_tokens": 0}, {"promptTokens": 0, "completionTokens": 0}),
         ({"output_tokens": 3}, {"completionTokens": 3}),
         ({"input_tokens": "5", "output_tokens": -1}, {}),

@@ -15,7 +15,10 @@ from traceflow_formats import jsontext
 from traceflow_formats.errors import TraceflowError
 from traceflow_formats.trace import TYPES, Event
 
-from traceflow.store.rows import EventRow, decode, decode_batch, encode, input_of, to_batch
+from traceflow.store.decode import decode, decode_batch, input_of
+from traceflow.store.encode import encode
+from traceflow.store.encoder import EventEncoder
+from traceflow.store.rows import EventRow, to_batch
 from traceflow.store.schema import EVENTS, TABLES, arrow_schema
 
 # -- any event ---------------------------------------------------------------------------------------------
@@ -109,7 +112,7 @@ def through_parquet(rows: list[EventRow]) -> list[Any]:
     return list(decode_batch(pq.read_table(io.BytesIO(out.getvalue()))))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(events(), min_size=1, max_size=4))
 def test_any_event_comes_back_from_parquet_as_it_was(found: list[Event]) -> None:
     rows = [encode(event, seq) for seq, event in enumerate(found)]
@@ -117,6 +120,17 @@ def test_any_event_comes_back_from_parquet_as_it_was(found: list[Event]) -> None
     assert [(line.seq, line.type) for line in back] == [(seq, event.type) for seq, event in enumerate(found)]
     for event, line in zip(found, back, strict=True):
         assert same(event.data, line.data)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(events(), max_size=12))
+def test_any_trace_is_encoded_with_its_steps_pairs_and_totals(found: list[Event]) -> None:
+    encoder = EventEncoder("job", "trial")
+    rows = [row for batch in encoder.batches(found) for row in batch.to_pylist()]
+    assert [row["seq"] for row in rows] == list(range(len(found)))
+    assert {row["trial_id"] for row in rows} <= {"trial"}
+    assert all(row["call_seq"] is None or row["call_seq"] <= row["seq"] for row in rows)
+    assert encoder.totals().n_events == len(found)
 
 
 @settings(max_examples=100, deadline=None)

@@ -343,13 +343,13 @@ def test_events_before_a_failure_of_the_parser_stay_with_their_trial(store: Stor
 
 def test_further_objects_of_a_job_are_named_by_its_manifest(store: Store) -> None:
     with store.writer(JOB) as writer:
-        with writer.create_object("events.grep") as stream:
+        with writer.create_object("notes.bin") as stream:
             stream.write(b"index")
         job = writer.commit()
-    found = job.object("events.grep")
+    found = job.object("notes.bin")
     assert found is not None
     assert found.size == 5
-    assert store.backend.read_bytes(job.path("events.grep")) == b"index"
+    assert store.backend.read_bytes(job.path("notes.bin")) == b"index"
     assert store.verify().problems == []
 
 

@@ -6,6 +6,7 @@ need inside their functions, so that `--help` costs little.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -13,6 +14,9 @@ import sys
 from traceflow_formats.errors import TraceflowError
 
 __all__ = ["run"]
+
+_INTERRUPT_CODE = 130
+_INTERRUPTED = "interrupted; nothing half done is left behind"
 
 
 def run(argv: list[str]) -> int:
@@ -23,19 +27,21 @@ def run(argv: list[str]) -> int:
         print(f"traceflow {__version__}")  # noqa: T201
         return 0
     from . import output
-    from .app import app
 
+    gc.set_threshold(100_000, 20, 20)  # events are trees that die young: looking for cycles among them finds none
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        result = app(argv, standalone_mode=False, prog_name="traceflow")
+        result = _command(argv)
         sys.stdout.flush()
+        if result == _INTERRUPT_CODE:  # what the option parser makes of an interrupt
+            output.note(_INTERRUPTED)
         return result if isinstance(result, int) else 0
     except TraceflowError as error:
         output.print_error(error, as_json="--json" in argv)
         return 1
     except KeyboardInterrupt:
-        output.note("interrupted; nothing half done is left behind")
-        return 130
+        output.note(_INTERRUPTED)
+        return _INTERRUPT_CODE
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone: no second error at exit
         return 0
@@ -47,6 +53,20 @@ def run(argv: list[str]) -> int:
         if code is None:
             raise
         return code
+
+
+def _command(argv: list[str]) -> object:
+    if argv[:1] == ["grep"]:
+        from .grep import grep
+
+        return grep(argv[1:])
+    if argv[:1] == ["search"]:
+        from .search import search
+
+        return search(argv[1:])
+    from .app import app
+
+    return app(argv, standalone_mode=False, prog_name="traceflow")
 
 
 def _terminate(number: int, frame: object) -> None:

@@ -7,12 +7,18 @@ from typing import Annotated
 
 import typer
 
-from . import job, store, trial
+from . import dataset, job, store, trial
 from .convert import convert
 from .export import export
-from .grep import grep
+from .grep import HELP as GREP_HELP
+from .grep import grep as grep_command
 from .import_ import import_
+from .index import index
+from .limits import limits
+from .search import HELP as SEARCH_HELP
+from .search import search as search_command
 from .sql import sql
+from .validate import validate
 
 __all__ = ["app"]
 
@@ -38,9 +44,28 @@ def root(
 
 app.command("import")(import_)
 app.command()(export)
+app.command()(validate)
 app.command()(convert)
-app.command()(grep)
+
+
+# these commands read their command line themselves, see arguments.py
+_OWN = {"ignore_unknown_options": True, "allow_interspersed_args": True, "help_option_names": list[str]()}
+
+
+@app.command("grep", help=GREP_HELP, context_settings=_OWN, add_help_option=False)
+def grep(words: Annotated[list[str] | None, typer.Argument()] = None) -> int:
+    return grep_command(words or [])
+
+
+@app.command("search", help=SEARCH_HELP, context_settings=_OWN, add_help_option=False)
+def search(words: Annotated[list[str] | None, typer.Argument()] = None) -> int:
+    return search_command(words or [])
+
+
 app.command()(sql)
+app.command()(limits)
+app.command()(index)
 app.add_typer(job.app, name="job")
 app.add_typer(trial.app, name="trial")
+app.add_typer(dataset.app, name="dataset")
 app.add_typer(store.app, name="store")

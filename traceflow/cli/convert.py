@@ -1,4 +1,4 @@
-"""`traceflow convert`: sessions, stdout logs and traces into trajectories or parsed traces."""
+"""`traceflow convert`: sessions, stdout logs and traces into trajectories, parsed traces or a Harbor job."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import sys
 import tempfile
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from traceflow_formats.errors import TraceflowError
 
 from . import output
+
+if TYPE_CHECKING:
+    from traceflow_parsers.source import Source
+
+    from traceflow.conversion import Conversion
 
 
 class Target(StrEnum):
@@ -19,6 +24,10 @@ class Target(StrEnum):
 
     atif = "atif"
     trace = "trace"
+    job = "job"
+
+
+_JOB = "With --to job"
 
 
 def convert(
@@ -26,32 +35,78 @@ def convert(
         Path, typer.Argument(help="A session file, a stdout log, a trajectory, or a folder that holds sessions.")
     ],
     to: Annotated[
-        Target, typer.Option("--to", help="atif: an ATIF v1.7 trajectory; trace: the parsed trace, one event a line.")
+        Target,
+        typer.Option(
+            "--to",
+            help="atif: an ATIF v1.7 trajectory; trace: the parsed trace, one event a line; job: a Harbor job folder.",
+        ),
     ] = Target.atif,
     out: Annotated[
         Path | None,
         typer.Option(
             "--output",
             "-o",
-            help="FILE.json for one session, or a folder: DIR/<session id>/trajectory.json. Without it: stdout.",
+            help="FILE.json for one session, or a folder: DIR/<session id>/trajectory.json; the new folder of a job. "
+            "Without it: stdout.",
         ),
     ] = None,
     harness: Annotated[
         str | None, typer.Option("--harness", help="Read it as this harness's, whatever it looks like.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON on stdout (needs -o).")] = False,
+    task: Annotated[
+        str | None, typer.Option("--task", help=f"{_JOB}: the task of every run. Without it: each session's own.")
+    ] = None,
+    job_name: Annotated[
+        str | None, typer.Option("--job-name", help=f"{_JOB}: the job's name. Without it: that of the folder.")
+    ] = None,
+    rewards: Annotated[
+        Path | None,
+        typer.Option(
+            "--rewards",
+            help=f"{_JOB}: scores, CSV or JSON {{RUN: number or {{name: number}}}}; RUN: session id, file or path.",
+        ),
+    ] = None,
+    exceptions: Annotated[
+        Path | None,
+        typer.Option("--exceptions", help=f"{_JOB}: recorded exceptions of failed runs, JSON {{RUN: exception_info}}."),
+    ] = None,
+    system_prompt: Annotated[
+        Path | None,
+        typer.Option("--system-prompt", help=f"{_JOB}: the system prompt, which logs lack; the first step."),
+    ] = None,
+    skip_invalid: Annotated[
+        bool, typer.Option("--skip-invalid", help=f"{_JOB}: leave out runs that may not be packed, and say so.")
+    ] = False,
 ) -> None:
-    """Convert agent sessions into ATIF v1.7 or parsed traces.
+    """Convert agent sessions into ATIF v1.7, parsed traces, or a Harbor job with one trial per run.
 
     The report (what was read, what was left out, tokens, warnings) goes to stderr, or with --json -o to stdout.
     """
-    from traceflow.convert import Conversion, convert_all, convert_one
+    from traceflow.conversion import Conversion, convert_all, convert_one
     from traceflow.sources import open_any
 
     if as_json and out is None:
         raise typer.BadParameter("--json prints the report on stdout; say where the result goes with -o")
+    given = {
+        "--task": task,
+        "--job-name": job_name,
+        "--rewards": rewards,
+        "--exceptions": exceptions,
+        "--system-prompt": system_prompt,
+        "--skip-invalid": skip_invalid or None,
+    }
+    if to is not Target.job and (stray := [name for name, value in given.items() if value is not None]):
+        raise typer.BadParameter(f"{', '.join(stray)}: only with --to job")
+    if to is Target.job and out is None:
+        raise typer.BadParameter("--to job writes a folder; name it with -o")
     sources = open_any(path, harness)
     conversion = Conversion()
+    if to is Target.job:
+        assert out is not None
+        _pack(sources, path, out, conversion, task, job_name, rewards, exceptions, system_prompt, skip_invalid)
+        _report(conversion.as_dict(), as_json)
+        return
     suffix = ".jsonl" if to is Target.trace else ".json"
     if out is None or out.suffix in (".json", ".jsonl"):
         if len(sources) > 1:
@@ -76,7 +131,36 @@ def convert(
     else:
         with output.progress("converting", len(sources)) as advance:
             convert_all(sources, to.value, out, conversion, advance)
-    report = conversion.as_dict()
+    _report(conversion.as_dict(), as_json)
+
+
+def _pack(
+    sources: list[Source],
+    path: Path,
+    out: Path,
+    conversion: Conversion,
+    task: str | None,
+    job_name: str | None,
+    rewards: Path | None,
+    exceptions: Path | None,
+    system_prompt: Path | None,
+    skip_invalid: bool,
+) -> None:
+    from traceflow.pack import PackOptions, pack_job, read_exceptions, read_rewards
+
+    options = PackOptions(
+        job_name=job_name,
+        task=task,
+        system_prompt=None if system_prompt is None else system_prompt.read_text("utf-8-sig", "replace"),
+        rewards=None if rewards is None else (rewards, read_rewards(rewards)),
+        exceptions=None if exceptions is None else (exceptions, read_exceptions(exceptions)),
+        skip_invalid=skip_invalid,
+    )
+    with output.progress("packing", len(sources)) as advance:
+        pack_job(sources, out, options, conversion, root=path, progress=advance)
+
+
+def _report(report: dict[str, Any], as_json: bool) -> None:
     if as_json:
         output.print_json(report, indent=True)
     else:

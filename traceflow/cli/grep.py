@@ -1,66 +1,97 @@
-"""`traceflow grep`: a pattern over the events of a store."""
+"""`traceflow grep`: a pattern over the events of a store.
+
+This command must be done before an option parser or an engine would have been loaded: it reads its own command line,
+and everything that it imports is small until the index cannot answer.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from . import output
-from .options import AsJson, JobOption, Limit, StoreOption, open_store
+from .arguments import Option, UsageError, help_text, parse
+from .opening import open_store
 
 if TYPE_CHECKING:
     from traceflow.query import Hit
 
+__all__ = ["AGENT", "AS_JSON", "HELP", "JOB", "MODEL", "STORE", "TRIAL", "TYPE", "document", "grep"]
+
+HELP = "Find events whose text matches: words, thoughts, commands, results, errors. Exit 1 when none does."
 _WIDTH = 160  # characters of a hit's line around the match
+_USAGE = "traceflow grep [OPTIONS] PATTERN"
+_ARGUMENTS = [("PATTERN", "An RE2 pattern, at most 512 characters; any case unless told.")]
+JOB = Option(
+    ("--job", "-j"),
+    "jobs",
+    "Only this job: its name, its id, or the first 8 characters of it. Repeatable.",
+    "JOB",
+    many=True,
+)
+TRIAL = Option(
+    ("--trial", "-t"), "trials", "Only this trial: name, id or its beginning. Repeatable.", "TRIAL", many=True
+)
+TYPE = Option(("--type",), "types", "Only events of this type. Repeatable.", "TYPE", many=True)
+AGENT = Option(("--agent",), "agents", "Only trials of this agent. Repeatable.", "AGENT", many=True)
+MODEL = Option(("--model",), "models", "Only trials of this model. Repeatable.", "MODEL", many=True)
+STORE = Option(
+    ("--store",), "store", "The store: a folder or a URL. Default: TRACEFLOW_STORE, else the user's data folder.", "URL"
+)
+AS_JSON = Option(("--json",), "json", "Print JSON: one object a line.")
+_OPTIONS = (
+    *(JOB, TRIAL, TYPE, AGENT, MODEL),
+    Option(("--fixed-strings", "-F"), "fixed", "The pattern is plain text."),
+    Option(("--case-sensitive", "-s"), "case_sensitive", "Case counts."),
+    Option(("--context", "-C"), "context", "Lines around each matching line.", "N", least=0, default=0),
+    Option(("--tail",), "tail", "The last so many, oldest first.", "N", least=1),
+    Option(("--limit", "-n"), "limit", "At most so many.", "N", least=1),
+    Option(("--count", "-c"), "count", "How many events match, per trial."),
+    Option(("--files-with-matches", "-l"), "names", "Only the names of the trials that match."),
+    Option(("--no-index",), "no_index", "Read everything. The answer is the same."),
+    *(STORE, AS_JSON),
+)
+_SCOPE = ("jobs", "trials", "types", "agents", "models", "fixed", "case_sensitive")
 
 
-def grep(
-    pattern: Annotated[str, typer.Argument(help="An RE2 pattern, at most 512 characters; any case unless told.")],
-    job: JobOption = None,
-    trial: Annotated[
-        list[str] | None, typer.Option("--trial", "-t", help="Only this trial: name, id or its beginning. Repeatable.")
-    ] = None,
-    type_: Annotated[list[str] | None, typer.Option("--type", help="Only events of this type. Repeatable.")] = None,
-    agent: Annotated[list[str] | None, typer.Option("--agent", help="Only trials of this agent. Repeatable.")] = None,
-    model: Annotated[list[str] | None, typer.Option("--model", help="Only trials of this model. Repeatable.")] = None,
-    fixed: Annotated[bool, typer.Option("-F", "--fixed-strings", help="The pattern is plain text.")] = False,
-    case_sensitive: Annotated[bool, typer.Option("--case-sensitive", "-s", help="Case counts.")] = False,
-    context: Annotated[int, typer.Option("-C", "--context", min=0, help="Lines around each matching line.")] = 0,
-    tail: Annotated[int | None, typer.Option("--tail", min=1, help="The last so many, oldest first.")] = None,
-    limit: Limit = None,
-    count: Annotated[bool, typer.Option("--count", "-c", help="How many events match, per trial.")] = False,
-    files: Annotated[
-        bool, typer.Option("--files-with-matches", "-l", help="Only the names of the trials that match.")
-    ] = False,
-    store: StoreOption = None,
-    as_json: AsJson = False,
-) -> int:
-    """Find events whose text matches: words, thoughts, commands, results, errors. Exit 1 when none does."""
-    from traceflow import query
+def grep(argv: Sequence[str]) -> int:
+    """Run the command with these words and return the exit code."""
+    try:
+        values, words = parse(_OPTIONS, argv)
+        if "help" in values:
+            output.write(help_text(_USAGE, HELP, _ARGUMENTS, _OPTIONS))
+            return 0
+        if len(words) != 1:
+            raise UsageError(f"Got unexpected extra argument ({words[1]})" if words else "Missing argument 'PATTERN'.")
+    except UsageError as error:
+        output.usage_error(_USAGE, str(error))
+        return 2
+    return _grep(words[0], values)
 
-    opened = open_store(store)
-    scope: dict[str, Any] = {
-        "jobs": job,
-        "trials": trial,
-        "types": type_,
-        "agents": agent,
-        "models": model,
-        "fixed": fixed,
-        "case_sensitive": case_sensitive,
-    }
-    if count or files:
-        return _counts(query.grep_counts(opened, pattern, **scope), files, as_json)
+
+def _grep(pattern: str, values: dict[str, Any]) -> int:
+    from traceflow.query import matching
+
+    opened = open_store(values["store"])
+    scope = {key: values[key] for key in _SCOPE}
+    scope["use_index"] = not values["no_index"]
+    if values["count"] or values["names"]:
+        return _counts(matching.grep_counts(opened, pattern, **scope), values["names"], values["json"])
+    limit, tail = values["limit"], values["tail"]
+    more = None if limit is None or tail is not None else limit + 1  # to know whether there are others
     found = 0
-    for hit in query.grep(opened, pattern, **scope, limit=limit, tail=tail):
+    hits = matching.grep(opened, pattern, **scope, limit=more, tail=tail)
+    for hit in islice(hits, limit):
         found += 1
-        if as_json:
-            output.print_json(_document(hit))
+        if values["json"]:
+            output.print_json(document(hit))
         else:
-            _print(hit, context)
+            _print(hit, values["context"])
+    if limit is not None and next(hits, None) is not None:
+        output.note(f"incomplete: more events match than --limit {limit}; --count says how many")
     return 0 if found else 1
 
 
@@ -78,7 +109,8 @@ def _counts(rows: Any, names_only: bool, as_json: bool) -> int:
     return 0 if found else 1
 
 
-def _document(hit: Hit) -> dict[str, Any]:
+def document(hit: Hit) -> dict[str, Any]:
+    """A hit as JSON."""
     when = None if hit.timestamp is None else datetime.fromtimestamp(hit.timestamp / 1e6, UTC)
     return {
         "job_id": hit.job_id,

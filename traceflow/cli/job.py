@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -58,12 +59,7 @@ def show(job: JobArgument, store: StoreOption = None, as_json: AsJson = False) -
     """Show a job: where it comes from, what it claimed, and what the import said."""
     opened = open_store(store)
     found = opened.job(job)
-    from traceflow.query.reviews import job_reviews, review_line
-
     document = {**_summary(found), **found.job, "report": dict(found.report), "outcomes": _outcomes(opened, found)}
-    reviews = job_reviews(opened, found)
-    if reviews:
-        document["reviews"] = reviews
     if as_json:
         output.print_json(document, indent=True)
         return
@@ -75,10 +71,12 @@ def show(job: JobArgument, store: StoreOption = None, as_json: AsJson = False) -
     for status, count in document["outcomes"].items():
         output.write(f"  {status:<16}{count}\n")
     output.write("reported_totals   " + ", ".join(f"{k} {output.cell(v)}" for k, v in totals.items()) + "\n")
-    links = document.get("task_links") or {}
+    links = document.get("link_counts") or {}
     output.write("task_links        " + ", ".join(f"{k} {v}" for k, v in links.items()) + "\n")
-    for review in reviews:
-        output.write(output.cell(review_line(review)) + "\n")
+    for row in document.get("task_links") or ():
+        output.write(f"  {output.cell(link_line(row))}\n")
+    for name, counts in _review_counts(document.get("reviews") or ()).items():
+        output.write(output.cell(f"review {name}: " + ", ".join(f"{n} {o}" for o, n in sorted(counts.items()))) + "\n")
     report = document["report"]
     for skipped in report.get("skipped", ()):
         output.write(output.cell(f"skipped[{skipped['code']}]: {skipped['message']}") + "\n")
@@ -86,6 +84,55 @@ def show(job: JobArgument, store: StoreOption = None, as_json: AsJson = False) -
 
     for warning in report.get("warnings", ()):
         output.write(output.cell(warning_line(warning)) + "\n")
+
+
+def link_line(row: dict[str, Any]) -> str:
+    """A row of `task_links` as one line: how many trials of the task are linked, to what, and why others are not."""
+    where = f" to {', '.join(row['datasets'])} by {row['linked_by']}" if row["datasets"] else ""
+    reasons = [f"{reason} {count}" for reason, count in row["link_reasons"].items()]
+    candidates = [f"candidates {', '.join(row['candidates'])}"] if row["candidates"] else []
+    return "; ".join(
+        [f"{row['task_name']}: {row['n_linked']} of {row['n_trials']} linked{where}", *reasons, *candidates]
+    )
+
+
+@app.command()
+def relink(
+    job: JobArgument,
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--dataset", "-d", metavar="NAME[@VERSION]", help="The dataset that the tasks are from. Repeatable."
+        ),
+    ] = None,
+    store: StoreOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Link the trials of a job to tasks again, as an import would now: after a dataset was added, for instance."""
+    from traceflow.importer import relink_job
+
+    opened = open_store(store)
+    found = opened.job(job)
+    report = relink_job(opened, found, dataset or ())
+    if as_json:
+        output.print_json(report.as_dict(), indent=True)
+        return
+    counts = ", ".join(f"{reason} {count}" for reason, count in report.link_counts.items())
+    name = found.job.get("original_job_name") or found.job_id
+    output.write(f"{output.cell(name)}: {report.changed} link(s) changed; {counts or 'no trials'}\n")
+    for row in report.task_links:
+        output.write(f"  {output.cell(link_line(dict(row)))}\n")
+
+
+def _review_counts(reviews: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """Of a wrapper job: criterion -> outcome -> how many reviews say it."""
+    counts: dict[str, dict[str, int]] = {}
+    for review in reviews:
+        for name, check in (review.get("checks") or {}).items():
+            found = counts.setdefault(name, {})
+            outcome = str(check.get("outcome") or "unknown")
+            found[outcome] = found.get(outcome, 0) + 1
+    return counts
 
 
 def _outcomes(store: Store, job: Manifest) -> dict[str, int]:
@@ -113,3 +160,90 @@ def delete(
         output.print_json({"deleted": found.job_id})
     else:
         output.note(f"deleted {name} ({found.job_id})")
+
+
+@app.command()
+def grep(
+    job: JobArgument,
+    pattern: Annotated[str, typer.Argument(help="An RE2 pattern over type and content, any case unless told.")],
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="At most so many trials.")] = 50,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="Only trials after this trial id.")] = None,
+    type_: Annotated[list[str] | None, typer.Option("--type", help="Only events of this type. Repeatable.")] = None,
+    fixed: Annotated[bool, typer.Option("-F", "--fixed-strings", help="The pattern is plain text.")] = False,
+    case_sensitive: Annotated[bool, typer.Option("--case-sensitive", "-s", help="Case counts.")] = False,
+    store: StoreOption = None,
+    as_json: AsJson = False,
+) -> int:
+    """Search a job trial by trial, in the order of their ids: the exact count and the first five events of each."""
+    from traceflow.query import job_grep
+
+    from .trial import summary
+
+    opened = open_store(store)
+    found = job_grep(
+        opened,
+        opened.job(job),
+        pattern,
+        limit=limit,
+        cursor=cursor,
+        types=type_,
+        fixed=fixed,
+        case_sensitive=case_sensitive,
+    )
+    for trial in found:
+        if as_json:
+            events = [{"seq": e.seq, "type": e.type, "data": e.data} for e in trial.events]
+            named = {"trial_id": trial.trial_id, "trial_name": trial.trial_name, "task_name": trial.task_name}
+            output.print_json({**named, "match_count": trial.match_count, "events": events})
+            continue
+        output.write(f"{output.cell(trial.trial_name)}: {trial.match_count} event(s), {trial.trial_id}\n")
+        for event in trial.events:
+            words = " ".join(summary(event)[:2000].split())[:140]
+            output.write(f"{event.seq:>8}  {event.type:<20}  {output.cell(words)}\n")
+    if len(found) == limit and not as_json:
+        output.note(f"more trials may match: go on with --cursor {found[-1].trial_id}")
+    return 0 if found else 1
+
+
+@app.command()
+def verify(
+    job: JobArgument,
+    contents: Annotated[bool, typer.Option("--contents", help="Unpack every file as well.")] = False,
+    store: StoreOption = None,
+    as_json: AsJson = False,
+) -> int:
+    """Compare every object of a job with its manifest. Exit 1 when something is wrong."""
+    from .store import verify as verify_store
+
+    return verify_store(job, contents, store, as_json)
+
+
+@app.command()
+def reparse(
+    job: JobArgument,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", min=1, help="Processes that parse trials. Default: one for each CPU, for large jobs."),
+    ] = None,
+    store: StoreOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Parse the kept files of a job anew, with the parsers of this version."""
+    from traceflow.importer.reparse import reparse_job
+    from traceflow.importer.workers import Workers, usable_cpus
+    from traceflow.limits import load_limits
+
+    from .import_ import print_report
+
+    opened = open_store(store)
+    found = opened.job(job)
+    name = found.job.get("original_job_name") or found.job_id
+    with (
+        Workers(jobs or usable_cpus(), always=jobs is not None) as workers,
+        output.progress(f"parsing {name}") as advance,
+    ):
+        report = reparse_job(opened, found, limits=load_limits(), progress=advance, workers=workers)
+    if as_json:
+        output.print_json(report.as_dict(), indent=True)
+    else:
+        print_report(report, "parsed")

@@ -18,7 +18,18 @@ from typing import Any
 from traceflow_formats import jsontext
 from traceflow_formats.errors import TraceflowError
 
-__all__ = ["cell", "note", "os_error", "print_error", "print_json", "print_table", "progress", "write"]
+__all__ = [
+    "cell",
+    "note",
+    "os_error",
+    "print_error",
+    "print_json",
+    "print_table",
+    "progress",
+    "shows_progress",
+    "usage_error",
+    "write",
+]
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
@@ -32,6 +43,14 @@ def write(text: str) -> None:
 def note(message: str) -> None:
     """One message to stderr."""
     sys.stderr.write(f"{cell(message)}\n")
+    sys.stderr.flush()
+
+
+def usage_error(usage: str, message: str) -> None:
+    """A command line that cannot be understood, as the other commands say it."""
+    sys.stderr.write(
+        f"Usage: {usage}\nTry '{' '.join(usage.split()[:2])} --help' for help.\n\nError: {cell(message)}\n"
+    )
     sys.stderr.flush()
 
 
@@ -125,10 +144,15 @@ def _cut(text: str, width: int) -> str:
 Advance = Callable[[int, str], None]
 
 
+def shows_progress() -> bool:
+    """Whether progress is shown: on a terminal that can."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and "NO_PROGRESS" not in os.environ
+
+
 @contextmanager
 def progress(label: str, total: int | None = None, unit: str = "") -> Iterator[Advance]:
     """Progress of long work on stderr, only on a terminal. Call what it gives with the amount done and a word."""
-    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb" or "NO_PROGRESS" in os.environ:
+    if not shows_progress():
         yield lambda amount, word: None
         return
     from rich.console import Console

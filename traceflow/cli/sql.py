@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,7 +34,7 @@ def sql(
     store: StoreOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json: one object a line.")] = False,
 ) -> None:
-    """Ask the store in SQL: jobs, trials, rewards, events, steps, tool_calls, usage, errors, files.
+    """Ask the store in SQL: jobs, trials, rewards, events, steps, tool_calls, usage, errors, files, datasets, tasks.
 
     It reads and nothing else: no other file, no extension, no setting.
     """
@@ -74,17 +75,30 @@ def _by_ending(out: Path | None) -> Format:
     return endings.get(out.suffix.lower(), Format.table) if out is not None else Format.table
 
 
-def _rows(relation: Any) -> Any:
-    while rows := relation.fetchmany(1000):
-        yield from rows
+def _reader(relation: Any) -> Any:
+    """The answer as a stream of Arrow batches, whatever DuckDB of those we allow calls it."""
+    return relation.to_arrow_reader(10_000) if hasattr(relation, "to_arrow_reader") else relation.fetch_arrow_reader()
+
+
+def _rows(relation: Any) -> Iterator[list[Any]]:
+    from traceflow_formats import jsontext
+
+    for batch in _reader(relation):
+        for row in _values(batch):
+            yield [jsontext.dumps(v).decode() if isinstance(v, list | dict) else v for v in row]
+
+
+def _values(batch: Any) -> Iterator[list[Any]]:
+    """The rows of a batch by position: two columns may have one name."""
+    columns = [column.to_pylist() for column in batch.columns]
+    return ([_plain(value) for value in row] for row in zip(*columns, strict=True))
 
 
 def _write(relation: Any, chosen: Format, file: Any) -> None:
     import pyarrow as pa
-    import pyarrow.csv as pc
     import pyarrow.parquet as pq
 
-    reader = relation.to_arrow_reader(10_000) if hasattr(relation, "to_arrow_reader") else relation.fetch_arrow_reader()
+    reader = _reader(relation)
     if chosen is Format.parquet:
         with pq.ParquetWriter(file, reader.schema, compression="zstd") as parquet:
             for batch in reader:
@@ -93,10 +107,6 @@ def _write(relation: Any, chosen: Format, file: Any) -> None:
         with pa.ipc.new_stream(file, reader.schema) as stream:
             for batch in reader:
                 stream.write_batch(batch)
-    elif chosen is Format.csv and not any(pa.types.is_nested(field.type) for field in reader.schema):
-        with pc.CSVWriter(file, reader.schema) as table:
-            for batch in reader:
-                table.write_batch(batch)
     else:
         _write_rows(reader, chosen, file)
 
@@ -114,14 +124,12 @@ def _write_rows(reader: Any, chosen: Format, file: Any) -> None:
         table = csv.writer(text, dialect="excel" if chosen is Format.csv else "excel-tab", lineterminator="\n")
         table.writerow(names)
     for batch in reader:
-        for row in batch.to_pylist():
-            values = {name: _plain(row[name]) for name in names}
+        for row in _values(batch):
             if chosen is Format.json:
-                file.write(jsontext.dumps(values) + b"\n")
+                file.write(jsontext.dumps(dict(zip(names, row, strict=True))) + b"\n")
             else:
                 table.writerow(
-                    jsontext.dumps(v).decode() if isinstance(v, list | dict) else "" if v is None else v
-                    for v in values.values()
+                    jsontext.dumps(v).decode() if isinstance(v, list | dict) else "" if v is None else v for v in row
                 )
     if chosen is not Format.json:
         text.detach()

@@ -41,8 +41,8 @@ def verify(
         for problem in report.problems:
             output.write(output.cell(f"{problem.job_id} {problem.name}: {problem.message}") + "\n")
         output.note(
-            f"{report.jobs} job(s), {report.objects} objects, {report.size} bytes, {report.contents} contents read: "
-            f"{len(report.problems)} problem(s)"
+            f"{report.jobs} job(s), {report.datasets} dataset(s), {report.objects} objects, {report.size} bytes, "
+            f"{report.contents} contents read: {len(report.problems)} problem(s)"
         )
     return 1 if report.problems else 0
 

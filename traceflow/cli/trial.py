@@ -73,20 +73,15 @@ def show(trial: TrialArgument, job: OneJob = None, store: StoreOption = None, as
     """Show a trial: outcome, tokens, task link, and what was read for its trace."""
     opened = open_store(store)
     row = opened.trial(trial, opened.job(job) if job else None)
-    from traceflow.query.reviews import review_line, trial_reviews
-
     document = readable(row)
-    reviews = trial_reviews(opened, opened.job(row["job_id"]), row)
     if as_json:
-        output.print_json(document | ({"reviews": reviews} if reviews else {}), indent=True)
+        output.print_json(document, indent=True)
         return
     for key, value in document.items():
         if value is None or value == [] or value == {}:
             continue
         text = jsontext.dumps(value).decode() if isinstance(value, dict | list) else value
         output.write(f"{key:<26}{output.cell(text)}\n")
-    for review in reviews:
-        output.write(output.cell(review_line(review)) + "\n")
 
 
 @app.command()
@@ -104,7 +99,7 @@ def trace(
     as_json: AsJson = False,
 ) -> int:
     """Print the trace of a trial: position, type, and the content cut to 140 characters; --json whole events."""
-    from traceflow.query.grep import trace_matcher
+    from traceflow.query import trace_matcher
 
     opened = open_store(store)
     row = opened.trial(trial, opened.job(job) if job else None)
@@ -116,7 +111,8 @@ def trace(
         if as_json:
             output.print_json({"seq": event.seq, "type": event.type, "data": event.data})
         else:
-            output.write(f"{event.seq:>6}  {event.type:<20}  {output.cell(summary(event)[:140])}\n")
+            words = " ".join(summary(event)[:2000].split())[:140]  # one line: line feeds are blanks here
+            output.write(f"{event.seq:>6}  {event.type:<20}  {output.cell(words)}\n")
         count += 1
     return 0 if count else 1
 

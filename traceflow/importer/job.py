@@ -1,80 +1,67 @@
 """Importing one job: checked as a whole, then written in one stream, then made visible in one step.
 
 The order of decisions is that of the design: archive readable and safe, size bounds, the job's records, is it
-here already, then its trials. Everything before the manifest leaves no trace in the store.
+here already, the datasets that `-d` names, then its trials. Everything before the manifest leaves no trace in the
+store.
 """
 
 from __future__ import annotations
 
+import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from traceflow_formats.errors import TraceflowError
-from traceflow_formats.harbor import (
-    JobRecord,
-    TrialRecord,
-    outcome_of,
-    read_evolve,
-    read_job,
-    read_trial,
-    read_trial_config,
-    read_trial_lock,
-    reported_totals,
-    totals_differ,
-    trial_cost,
-)
-from traceflow_formats.harbor.layout import place_of, trial_folders
-from traceflow_formats.trace import Event
+from traceflow_formats.harbor import JobRecord, read_job, reported_totals, totals_differ
+from traceflow_formats.harbor.layout import place_of
 
 from .. import __version__
 from ..limits import Limits
-from ..store import JobWriter, Store
+from ..store import JobWriter, Manifest, Store
 from .derived import derived_files
 from .incoming import Incoming, incoming
+from .links import flagged, linker, rollup
+from .parse import TrialTask
 from .report import ImportReport, Warnings
-from .rows import skipped_row, trial_row
+from .reviews import job_reviews
 from .tree import Tree, sha256_of, tree_digest
-from .trial_trace import TrialTrace, find_trace
+from .trials import Trial, link_trials, read_trials, write_trial
+from .workers import Workers, parsed_trials
 
-__all__ = ["import_job"]
+__all__ = ["PARSERS", "import_job"]
 
+PARSERS: Mapping[str, str] = {"traceflow": __version__}  # what read the traces: the parsers have the package's version
 Progress = Callable[[int, str], None]
-
-
-@dataclass
-class _Trial:
-    """A trial folder on its way in: read, or skipped with a code."""
-
-    name: str
-    trial_id: str
-    record: TrialRecord | None = None
-    digest: str | None = None
-    code: str | None = None
-    message: str = ""
-    config: Mapping[str, Any] = field(default_factory=dict)
-    keeps_files: bool = True
+_LOOK = 8  # files between two looks at what the workers have done
 
 
 def import_job(
     store: Store,
-    path: Path,
+    source: str | Path,
     *,
     limits: Limits | None = None,
     skip_invalid: bool = False,
+    replace: bool = False,
     dry_run: bool = False,
+    datasets: Sequence[str] = (),
     progress: Progress = lambda amount, word: None,
+    workers: Workers | None = None,
 ) -> ImportReport:
-    """Import a Harbor job folder or archive into a store and report what landed.
+    """Import a Harbor job, a folder or archive at a path or URL, into a store and report what landed.
 
-    `progress` is told bytes done and what is in hand. Raises TraceflowError: invalid_archive, upload_too_large,
-    not_a_job_dir, invalid_job, invalid_trial (unless `skip_invalid`), job_already_uploaded, io_error.
+    `replace` puts it in the place of the job with its id, in one step. `datasets` are name@version: its trials'
+    tasks are looked for in those. `progress` is told bytes done and what is in hand. `workers` parse the trials where
+    the job is worth it; what lands is the same with and without them. Raises TraceflowError: invalid_archive,
+    upload_too_large, not_a_job_dir, invalid_job, invalid_trial (unless `skip_invalid`), job_already_uploaded (unless
+    `replace`), store_conflict, dataset_not_found, dataset_version_not_found, io_error.
     """
     bounds = limits or Limits()
-    with incoming(path, bounds, progress) as found:
+    with incoming(source, bounds, progress) as found:
         job = _read_job(found.tree, bounds)
         warnings = Warnings()
         warnings.take(found.warnings)
@@ -82,12 +69,33 @@ def import_job(
             warnings.warn("file_passed_over", f"{passed}: {why}", path=passed)
         warnings.take({"code": w.code, "message": w.message} for w in job.warnings)
         job_id = job.id or _id_from(found.tree)
-        if store.has_job(job_id):
+        there = store.has_job(job_id)
+        if there and not replace:
             raise _taken(job_id, job.name)
-        trials = _read_trials(found, job_id, bounds, skip_invalid, warnings)
-        report = ImportReport(job_id, job.id, job.name or found.name, dry_run=dry_run)
-        _write(store, found, job, trials, report, warnings, bounds, dry_run, progress)
+        flags = flagged(store, datasets)
+        linking = linker(store, [{"name": d.name, "version": d.version, "ref": d.ref} for d in job.datasets], flags)
+        trials = read_trials(found, job_id, bounds, skip_invalid, warnings)
+        _warn_of_large_files(found, trials, bounds, warnings)
+        link_trials(trials, linking)
+        report = ImportReport(job_id, job.id, job.name or found.name, dry_run=dry_run, replaced=there)
+        report.dataset_flags = list(datasets)
+        with _writer(store, job_id, store.job(job_id) if there else None, dry_run) as writer:
+            _write(writer, store, found, job, trials, report, warnings, bounds, progress, workers)
     return report
+
+
+@contextmanager
+def _writer(store: Store, job_id: str, old: Manifest | None, dry_run: bool) -> Iterator[JobWriter]:
+    """Where the job goes: into the store, or for a dry run to a folder that is removed."""
+    if dry_run:
+        with (
+            tempfile.TemporaryDirectory(prefix="traceflow-dry-run-") as folder,
+            Store.open(folder, create=True).writer(job_id) as writer,
+        ):
+            yield writer
+        return
+    with store.rewriter(old) if old is not None else store.writer(job_id) as writer:
+        yield writer
 
 
 # -- records ---------------------------------------------------------------------------------------------------
@@ -104,78 +112,6 @@ def _read_job(tree: Tree, limits: Limits) -> JobRecord:
             max_bytes=limits.file_bytes,
         )
     return read_job(tree.read("config.json", limits.record_bytes), tree.read("result.json", limits.record_bytes))
-
-
-def _read_trials(found: Incoming, job_id: str, limits: Limits, skip_invalid: bool, warnings: Warnings) -> list[_Trial]:
-    tree = found.tree
-    folders = trial_folders(entry.path for entry in tree.files)
-    sizes = found.oversized | {
-        entry.path: entry.size
-        for entry in tree.files
-        if entry.size > limits.atif_bytes and entry.path.endswith("/agent/trajectory.json")
-    }
-    too_large = {path.partition("/")[0]: path for path in sorted(sizes, reverse=True)}
-    trials: list[_Trial] = []
-    for name in sorted([*folders.complete, *folders.incomplete]):
-        trial = _Trial(name, str(uuid.uuid5(uuid.NAMESPACE_URL, f"traceflow:{job_id}/{name}")))
-        trials.append(trial)
-        if name in too_large:
-            path = too_large[name]
-            trial.code, trial.keeps_files = "trial_too_large", False
-            bound = "file_bytes" if sizes[path] > limits.file_bytes else "atif_bytes"
-            trial.message = f"{path} has {sizes[path]} bytes, over the limit `{bound}` of {getattr(limits, bound)}"
-        elif name in folders.incomplete:
-            trial.code = "trial_incomplete"
-            trial.message = f"{name} has no result.json: the trial never finished; its files are kept"
-            trial.config = _config_columns(tree, name, limits)
-        else:
-            _read_one(tree, trial, limits, skip_invalid, warnings)
-    _unique_ids(trials, warnings)
-    return trials
-
-
-def _read_one(tree: Tree, trial: _Trial, limits: Limits, skip_invalid: bool, warnings: Warnings) -> None:
-    path = f"{trial.name}/result.json"
-    try:
-        data = tree.read(path, limits.record_bytes)
-        assert data is not None
-        record = read_trial(data, path)
-    except TraceflowError as error:
-        if error.code != "invalid_trial" or not skip_invalid:
-            raise
-        trial.code, trial.message = error.code, error.message
-        trial.config = _config_columns(tree, trial.name, limits)
-        return
-    trial.record = record
-    warnings.take({"code": w.code, "message": w.message} for w in record.warnings)
-    if record.id:
-        trial.trial_id = record.id
-    lock = tree.read(f"{trial.name}/lock.json", limits.record_bytes)
-    if lock is not None:
-        try:
-            trial.digest = read_trial_lock(lock, f"{trial.name}/lock.json").digest
-        except TraceflowError as error:
-            warnings.warn("bad_lock", error.message)
-
-
-def _config_columns(tree: Tree, name: str, limits: Limits) -> dict[str, Any]:
-    """What the config.json of a trial without a result says of it."""
-    try:
-        data = tree.read(f"{name}/config.json", limits.record_bytes)
-        config = read_trial_config(data, f"{name}/config.json") if data is not None else None
-    except TraceflowError:
-        return {}
-    return {} if config is None else {"agent": config.agent_name, "model": config.model_name}
-
-
-def _unique_ids(trials: list[_Trial], warnings: Warnings) -> None:
-    seen: dict[str, str] = {}
-    for trial in trials:
-        other = seen.get(trial.trial_id)
-        if other is not None:
-            warnings.warn("duplicate_trial_id", f"{trial.name} has the id of {other}; it gets one of its own")
-            trial.trial_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{trial.trial_id}/{trial.name}"))
-        seen[trial.trial_id] = trial.name
 
 
 def _id_from(tree: Tree) -> str:
@@ -196,31 +132,65 @@ def _id_from(tree: Tree) -> str:
 def _taken(job_id: str, name: str | None) -> TraceflowError:
     return TraceflowError(
         "job_already_uploaded",
-        f"job {name or job_id} is in the store already as {job_id}; `traceflow job delete {job_id}` frees the id",
+        f"job {name or job_id} is in the store already as {job_id}; add --replace to put this one in its place",
         existing_job_id=job_id,
     )
+
+
+def _warn_of_same_content(store: Store, digest: str, job_id: str, warnings: Warnings) -> None:
+    for other in store.jobs():
+        if other.job_id != job_id and other.job.get("tree_sha256") == digest:
+            name = other.job.get("original_job_name") or other.job_id
+            warnings.warn("same_content", f"job {name} ({other.job_id}) has the same files under another id")
+
+
+def _warn_of_large_files(found: Incoming, trials: list[Trial], limits: Limits, warnings: Warnings) -> None:
+    names = {trial.name for trial in trials}
+    for path, size in sorted(found.oversized.items()):
+        if path.partition("/")[0] not in names:
+            message = f"{path} has {size} bytes, over the limit `file_bytes` of {limits.file_bytes}"
+            warnings.warn("file_passed_over", message, path=path)
 
 
 # -- writing ---------------------------------------------------------------------------------------------------
 
 
 def _write(
+    writer: JobWriter,
     store: Store,
     found: Incoming,
     job: JobRecord,
-    trials: list[_Trial],
+    trials: list[Trial],
     report: ImportReport,
     warnings: Warnings,
     limits: Limits,
-    dry_run: bool,
     progress: Progress,
+    workers: Workers | None,
 ) -> None:
     tree = found.tree
     derived = derived_files(tree)
-    by_name = {trial.name: trial for trial in trials}
-    with store.writer(report.job_id) as writer:
+    tasks = _tasks(tree, trials, derived, report.job_id, limits)
+
+    def read(path: str) -> bytes | None:
+        return tree.read(path, limits.record_bytes)
+
+    with parsed_trials(tasks, workers, len(tasks), sum(task.size for task in tasks)) as parsed:
+        pending = iter(trials)
+        done = 0
+
+        def write_next() -> None:
+            nonlocal done
+            trial = next(pending)
+            done += 1
+            progress(0, f"trial {done} of {len(trials)}: {trial.name}")
+            write_trial(writer, trial, parsed, read, report, warnings)
+
         digests: list[tuple[str, str]] = []
-        for entry in tree.entries:
+        by_name = {trial.name: trial for trial in trials}
+        for number, entry in enumerate(tree.entries):
+            if number % _LOOK == 0:
+                while done < len(trials) and parsed.ready():
+                    write_next()
             trial = by_name.get(place_of(entry.path).trial or "")
             if (trial is not None and not trial.keeps_files) or entry.size > limits.file_bytes:
                 continue
@@ -228,100 +198,92 @@ def _write(
             if entry.directory:
                 writer.add_directory(entry.path, mode=entry.mode, trial_id=trial_id)
                 continue
+            is_derived = entry.path in derived
             with tree.open(entry) as stream:
-                packed = writer.add_file(
-                    entry.path, stream, mode=entry.mode, trial_id=trial_id, derived=entry.path in derived
-                )
-            if entry.path not in derived:
+                packed = writer.add_file(entry.path, stream, mode=entry.mode, trial_id=trial_id, derived=is_derived)
+            if not is_derived:
                 digests.append((entry.path, packed.sha256))
             progress(entry.size, entry.path)
-        for trial in trials:
-            progress(0, trial.name)
-            _write_trial(writer, tree, trial, derived, report, warnings, limits)
-        tree.verify()
-        records = [trial.record for trial in trials if trial.record is not None]
-        report.reported_totals = reported_totals(job, records).as_dict()
-        warnings.take({"code": w.code, "message": w.message} for w in totals_differ(job, records))
-        if not report.scored:
-            warnings.warn("nothing_scored", "no trial has a reward")
-        report.warnings = warnings.as_list()
-        if not dry_run:
-            facts = _job_facts(found, job, report, tree_digest(iter(digests)))
-            writer.commit(facts, report.as_dict(), {"traceflow": __version__})
+        while done < len(trials):
+            write_next()
+    tree.verify()
+    records = [trial.record for trial in trials if trial.record is not None]
+    links = [(t.record.task_name, t.link) for t in trials if t.record is not None and t.link is not None]
+    by_task, report.task_links = rollup(links)
+    report.reported_totals = reported_totals(job, records).as_dict()
+    warnings.take({"code": w.code, "message": w.message} for w in totals_differ(job, records))
+    if not report.scored:
+        warnings.warn("nothing_scored", "no trial has a reward")
+    reviews = job_reviews(read, warnings)
+    digest = tree_digest(iter(digests))
+    _warn_of_same_content(store, digest, report.job_id, warnings)
+    report.warnings = warnings.as_list()
+    if not report.dry_run:
+        writer.commit(_job_facts(found, job, report, digest, by_task, reviews), report.as_dict(), PARSERS)
 
 
-def _write_trial(
-    writer: JobWriter,
-    tree: Tree,
-    trial: _Trial,
-    derived: frozenset[str],
-    report: ImportReport,
-    warnings: Warnings,
-    limits: Limits,
-) -> None:
-    record = trial.record
-    if record is None:
-        code = trial.code or "invalid_trial"
-        report.skipped.append({"trial": trial.name, "code": code, "message": trial.message})
-        writer.add_trial(skipped_row(trial.trial_id, trial.name, code, trial.message, trial.config))
-        return
-    trace = _trace_of(tree, trial, record, derived, limits)
-    totals = writer.add_events(trial.trial_id, trace.events)
-    said = trace.report()
-    evolve = None
-    evolve_data = tree.read(f"{trial.name}/evolve.json", limits.record_bytes)
-    if evolve_data is not None:
-        try:
-            evolve = read_evolve(evolve_data, f"{trial.name}/evolve.json")
-        except TraceflowError as error:
-            warnings.warn("bad_evolve", error.message)
-    outcome = outcome_of(record)
-    link = {
-        "task_digest": trial.digest,
-        "linked_by": "none",
-        "link_reason": "no_hash_match" if trial.digest else "no_task_digest",
-    }
-    row = trial_row(trial.trial_id, trial.name, record, outcome, trial_cost(record, evolve), totals, said, link)
-    writer.add_trial(row)
-    report.trials += 1
-    report.scored += outcome.status == "SCORED"
-    reason = link["link_reason"] or "linked"
-    report.task_links[reason] = report.task_links.get(reason, 0) + 1
-    if said is not None:
-        warnings.take([*said.get("warnings", ()), *said.get("problems", ())], trial.name)
+@dataclass
+class _Parts:
+    """What one look at the listing says of a trial."""
+
+    size: int = 0  # bytes of its agent files
+    user_agent_files: int = 0
+    user_trajectory: str | None = None
+
+    def facts(self) -> dict[str, Any]:
+        if not self.user_agent_files:
+            return {}
+        facts = {"files": self.user_agent_files, "trajectory": self.user_trajectory}
+        return {"user_agent": {name: value for name, value in facts.items() if value is not None}}
 
 
-def _trace_of(tree: Tree, trial: _Trial, record: TrialRecord, derived: frozenset[str], limits: Limits) -> TrialTrace:
-    """The trace of a trial; of a multi-step one those of its steps, in their order, each event with its step."""
-    root = tree.root / trial.name
-    ignored = frozenset(tree.root / path for path in derived if path.startswith(f"{trial.name}/"))
-    own = find_trace(root / "agent", record.agent_name, limits.atif_bytes, ignored)
-    present = sorted(p.name for p in (root / "steps").iterdir() if p.is_dir()) if (root / "steps").is_dir() else []
-    if not present:
-        return own
-    order = {step.name: number for number, step in enumerate(record.steps)}
-    present.sort(key=lambda name: (order.get(name, len(order)), name))
-    parts = [
-        (name, find_trace(root / "steps" / name / "agent", record.agent_name, limits.atif_bytes, ignored))
-        for name in present
+def _tasks(tree: Tree, trials: list[Trial], derived: frozenset[str], job_id: str, limits: Limits) -> list[TrialTask]:
+    """What is to be parsed: one task for each trial that was read, in their order."""
+    parts: dict[str, _Parts] = {trial.name: _Parts() for trial in trials}
+    ignored: dict[str, list[str]] = {}
+    retries: dict[str, set[str]] = {}
+    for entry in tree.files:
+        name, _, rest = entry.path.partition("/")
+        part = parts.get(name)
+        if part is None:
+            if name == "_retries" and rest.count("/") >= 2:  # of a download: the earlier attempts at a trial
+                retries.setdefault(rest.split("/")[0], set()).add(rest.split("/")[1])
+            continue
+        if rest.startswith(("agent/", "steps/")):
+            part.size += entry.size
+        elif rest.startswith("user-agent/"):
+            part.user_agent_files += 1
+            if rest == "user-agent/trajectory.json":
+                part.user_trajectory = rest
+        if entry.path in derived:
+            ignored.setdefault(name, []).append(rest)
+    for trial in trials:
+        attempts = {"earlier_attempts": len(retries[trial.name])} if trial.name in retries else {}
+        trial.facts = {**parts[trial.name].facts(), **attempts}
+    return [
+        TrialTask(
+            job_id,
+            trial.trial_id,
+            str(tree.root / trial.name),
+            trial.record.agent_name,
+            tuple(step.name for step in trial.record.steps if step.name),
+            tuple(ignored.get(trial.name, ())),
+            limits.atif_bytes,
+            parts[trial.name].size,
+        )
+        for trial in trials
+        if trial.record is not None
     ]
-    joined = TrialTrace(_joined(parts, own))
-    for name, part in [*parts, ("", own)]:
-        joined.parses.extend(part.parses)
-        joined.problems.extend(part.problems)
-        joined.files.extend(f"steps/{name}/agent/{file}" if name else file for file in part.files)
-    return joined
 
 
-def _joined(parts: list[tuple[str, TrialTrace]], own: TrialTrace) -> Iterator[Event]:
-    for name, part in parts:
-        for event in part.events:
-            extra = {**(event.data.get("extra") or {}), "stepName": name}
-            yield Event(event.type, {**event.data, "extra": extra})
-    yield from own.events
-
-
-def _job_facts(found: Incoming, job: JobRecord, report: ImportReport, digest: str) -> dict[str, Any]:
+def _job_facts(
+    found: Incoming,
+    job: JobRecord,
+    report: ImportReport,
+    digest: str,
+    by_task: list[dict[str, Any]],
+    reviews: list[dict[str, Any]],
+) -> dict[str, Any]:
     return {
         "original_job_id": job.id,
         "original_job_name": report.original_job_name,
@@ -343,6 +305,9 @@ def _job_facts(found: Incoming, job: JobRecord, report: ImportReport, digest: st
             for d in job.datasets
         ],
         "reported_totals": report.reported_totals,
-        "task_links": report.task_links,
+        "task_links": by_task,
+        "link_counts": report.task_links,
+        "dataset_flags": report.dataset_flags,
         "x_evolve": job.x_evolve,
+        "reviews": reviews,
     }

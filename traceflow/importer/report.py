@@ -44,10 +44,12 @@ class ImportReport:
     trials: int = 0
     scored: int = 0
     skipped: list[dict[str, str]] = field(default_factory=list)
-    task_links: dict[str, int] = field(default_factory=dict)
+    task_links: dict[str, int] = field(default_factory=dict)  # reason or "linked" -> trials
+    dataset_flags: list[str] = field(default_factory=list)
     reported_totals: dict[str, Any] = field(default_factory=dict)
     warnings: list[dict[str, Any]] = field(default_factory=list)
     dry_run: bool = False
+    replaced: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         out = {
@@ -63,4 +65,6 @@ class ImportReport:
         }
         if self.dry_run:
             out["dry_run"] = True
+        if self.replaced:
+            out["replaced"] = True
         return out

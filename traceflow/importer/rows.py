@@ -29,8 +29,10 @@ def trial_row(
     totals: Totals,
     report: Mapping[str, Any] | None,
     link: Mapping[str, Any],
+    facts: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The columns of an imported trial. `name` is its folder's, `link` the columns of its task link."""
+    """The columns of an imported trial. `name` is its folder's, `link` the columns of its task link, `facts` what
+    else its files say."""
     exception = record.exception or (record.exceptions[-1] if record.exceptions else None)
     row: dict[str, Any] = {
         "trial_id": trial_id,
@@ -55,7 +57,7 @@ def trial_row(
         "reported_cached_tokens": record.usage.n_cache_tokens,
         "reported_cost_usd": record.usage.cost_usd,
         "step_results": _step_results(record),
-        "extra": _extra(record, cost),
+        "extra": _extra(record, cost, facts),
         **{column: _seconds(record.phases.get(phase)) for phase, column in _PHASES.items()},
         **totals.as_row(),
         **_trace_columns(report),
@@ -108,8 +110,8 @@ def _step_results(record: TrialRecord) -> list[dict[str, Any]]:
     return found if isinstance(found, list) else []
 
 
-def _extra(record: TrialRecord, cost: Cost) -> dict[str, Any]:
-    facts = {
+def _extra(record: TrialRecord, cost: Cost, facts: Mapping[str, Any]) -> dict[str, Any]:
+    known = {
         "task_id": record.task_id,
         "task_checksum": record.task_checksum,
         "trial_uri": record.trial_uri,
@@ -117,5 +119,6 @@ def _extra(record: TrialRecord, cost: Cost) -> dict[str, Any]:
         "x_evolve": record.x_evolve,
         "cost_at_least_usd": cost.at_least_usd,
         "record_id": record.id,
+        **facts,
     }
-    return {name: value for name, value in facts.items() if value not in (None, "", {})}
+    return {name: value for name, value in known.items() if value not in (None, "", {})}

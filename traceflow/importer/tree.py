@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import stat
 from collections.abc import Iterator
@@ -15,6 +16,9 @@ from traceflow_formats.errors import TraceflowError
 from ..limits import Limits, format_size
 
 __all__ = ["Entry", "Tree", "list_tree", "sha256_of", "tree_digest"]
+
+_SMALL = 1 << 20  # bytes of a file that is read at once
+_BUFFER = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +50,22 @@ class Tree:
 
     def open(self, entry: Entry) -> BinaryIO:
         """The content of a file. Raises io_error when it is no longer the file that was listed."""
-        descriptor = os.open(self.root / entry.path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
-        stream = os.fdopen(descriptor, "rb")
-        found = os.fstat(stream.fileno())
+        try:
+            descriptor = os.open(f"{self.root}/{entry.path}", os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        except FileNotFoundError:
+            raise changed(entry.path) from None
+        stream = os.fdopen(descriptor, "rb", buffering=_BUFFER if entry.size > _SMALL else 0)
+        found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or (found.st_size, found.st_mtime_ns) != (entry.size, entry.mtime_ns):
             stream.close()
             raise changed(entry.path)
-        return stream
+        if entry.size > _SMALL:
+            return stream
+        with stream:
+            data = stream.read(entry.size + 1)
+        if len(data) != entry.size:
+            raise changed(entry.path)
+        return io.BytesIO(data)
 
     def read(self, path: str, limit: int) -> bytes | None:
         """A small file whole, or None where it is absent. Raises upload_too_large when it is over `limit` bytes."""
@@ -78,7 +91,7 @@ class Tree:
         """Raise io_error when a file has changed since it was listed."""
         for entry in self.files:
             try:
-                found = os.lstat(self.root / entry.path)
+                found = os.lstat(f"{self.root}/{entry.path}")
             except FileNotFoundError:
                 raise changed(entry.path) from None
             if (found.st_size, found.st_mtime_ns) != (entry.size, entry.mtime_ns):

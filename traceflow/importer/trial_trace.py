@@ -1,9 +1,12 @@
 """Which of a trial's files is its trace: the first source, in a fixed order, that yields events.
 
 1. the native session at the harness's own path (at its real name or at Harbor's slot; equal content once),
-2. `agent/trace-parsed.jsonl`, 3. `agent/trajectory.json` (or its `.gz`), 4. the harness's stdout, then any other
-`agent/*.txt` and `agent/*.log`. `agent/source/` is kept and never read as a trace. A session and the stdout of
-the same run are reconciled; the opening prompt is taken from the trajectory when the session lacks it.
+2. `agent/trace-parsed.jsonl`, 3. `agent/trajectory.json` (both also as `.gz`), 4. the harness's stdout, then any
+other `agent/*.txt` and `agent/*.log`. `agent/source/` is kept and never read as a trace. A session and the stdout
+of the same run are reconciled; the opening prompt is taken from the trajectory when the session lacks it.
+
+A file at a session's path may hold stdout lines or a whole SDK log: its content decides, and it is then that
+stream, never half of a pair.
 """
 
 from __future__ import annotations
@@ -11,18 +14,22 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import os
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from traceflow_formats.errors import TraceflowError
+from traceflow_formats.harbor.layout import trace_files
 from traceflow_formats.trace import Event
 from traceflow_parsers.contract import Part
 from traceflow_parsers.detect import open_file
-from traceflow_parsers.foreign import AtifParser, atif_source
+from traceflow_parsers.foreign import AtifParser, TraceParser, atif_source
 from traceflow_parsers.lines import iter_lines
 from traceflow_parsers.reconcile import Reconciled
 from traceflow_parsers.registry import HARNESSES, harness_named
@@ -33,8 +40,21 @@ from traceflow_parsers.source import Input, Parse, Source
 __all__ = ["TrialTrace", "find_trace"]
 
 _HARBOR_NAMES = {"qwen-coder": "qwen-code"}
-_NOT_STDOUT = ("trajectory.json", "trace-parsed.jsonl")
 _KEPT_ONLY = "source"
+_TRACE_BYTES = 5 << 30  # of a packed trace, unpacked
+
+# Where sessions stand, at any depth below agent/ (older downloads have the home folder below sessions/): a harness is
+# asked for its sessions only where a path says that it may have some.
+_SESSION_PLACES: dict[str, re.Pattern[str]] = {
+    "claude-code": re.compile(r"(?:^|/)projects/[^/]+/.*\.jsonl\Z"),
+    "codex": re.compile(r"(?:^|/)(?:archived_)?sessions/(?:.*/)?rollout-[^/]*\.jsonl\Z"),
+    "gemini-cli": re.compile(r"(?:^|/)\.gemini/.*\.jsonl?\Z|^gemini-cli\.trajectory\.jsonl?\Z"),
+    "qwen-code": re.compile(r"(?:^|/)(?:\.qwen|qwen-sessions)/.*\.jsonl?\Z"),
+    "kimi-code": re.compile(r"(?:^|/)\.kimi-code/"),
+    "kimi-cli": re.compile(r"(?:^|/)\.kimi/"),
+    "opencode": re.compile(r"(?:^|/)opencode/(?:.*/)?(?:[^/]+\.db|storage/.*\.json)\Z"),
+    "droid": re.compile(r"(?:^|/)\.factory/sessions/.*\.jsonl\Z"),
+}
 
 
 @dataclass
@@ -109,8 +129,9 @@ class _Finder:
         self.agent = agent
         self.harness = harness
         self.atif_limit = atif_limit
-        self.ignored = ignored
         self.problems: list[dict[str, Any]] = []
+        self.names = [name for name in _list(agent) if agent / name not in ignored] if ignored else _list(agent)
+        self.places = trace_files(self.names)
         self.stdout = self._stdout_files()
 
     def find(self) -> TrialTrace:
@@ -124,9 +145,10 @@ class _Finder:
         sessions = self._sessions()
         if sessions:
             yield sessions
-        parsed = self.agent / "trace-parsed.jsonl"
-        if self._usable(parsed):
-            yield self._opened(parsed)
+        else:
+            yield from self._streams_at_session_paths()
+        if self.places.parsed is not None:
+            yield self._parsed(self.agent / self.places.parsed)
         trajectory = self._trajectory()
         if trajectory:
             yield [trajectory]
@@ -135,12 +157,12 @@ class _Finder:
 
     # -- where things stand ------------------------------------------------------------------------------
 
-    def _usable(self, path: Path) -> bool:
-        return path.is_file() and not path.is_symlink() and path not in self.ignored
-
     def _sessions(self) -> list[Source]:
         found: dict[str, list[Source]] = {}
         for harness in HARNESSES:
+            place = _SESSION_PLACES.get(harness.name)
+            if place is not None and not any(map(place.search, self.names)):
+                continue
             try:
                 sources = harness.sessions_in(self.agent)
             except TraceflowError as error:
@@ -156,37 +178,55 @@ class _Finder:
             message = f"sessions of {' and '.join(sorted(found))} in one trial, and its agent is neither"
             self.problems.append({"code": "unrecognized_trace", "message": message})
             return []
-        unique: dict[str, Source] = {}
-        for source in sorted(found[chosen], key=lambda s: str(s.path)):
-            unique.setdefault(_identity(source), source)
-        return list(unique.values())
+        return _unique(found[chosen])
+
+    def _streams_at_session_paths(self) -> Iterator[list[Source]]:
+        """What lies where sessions lie and is none: stdout lines, SDK logs. Each harness's are one candidate."""
+        found: dict[str, list[Source]] = {}
+        for name in self.names:
+            if name.startswith(_KEPT_ONLY + "/") or not name.endswith((".jsonl", ".json")):
+                continue
+            place = next((h for h, pattern in _SESSION_PLACES.items() if pattern.search(name)), None)
+            if place is None:
+                continue
+            try:
+                source = open_file(self.agent / name)
+            except TraceflowError:
+                continue  # sidecars and the like
+            if source.kind in ("stdout", "sdk", "trace"):
+                found.setdefault(source.harness, []).append(source)
+        for harness in sorted(found, key=lambda name: (name != self.harness, name)):
+            yield _unique(found[harness])
 
     def _stdout_files(self) -> list[Path]:
-        """The files that may hold stdout: the harness's own name first, other harnesses' names, then the rest."""
-        ordered = sorted(HARNESSES, key=lambda h: h.name != self.harness)
-        names = [name for h in ordered for name in h.stdout_names]
-        first = [self.agent / name for name in [*names, "stdout.log"]]
-        rest = sorted(path for pattern in ("*.txt", "*.log") for path in self.agent.glob(pattern))
-        return [path for path in dict.fromkeys(first + rest) if self._usable(path)]
+        """The files that may hold stdout: the harness's own name first, then other harnesses' names, then the rest."""
+        own = next((h.stdout_names for h in HARNESSES if h.name == self.harness), ())
+        return [self.agent / name for name in sorted(self.places.stdout, key=lambda name: name not in own)]
+
+    def _parsed(self, path: Path) -> list[Source]:
+        if path.suffix != ".gz":
+            return self._opened(path)
+        lines = partial(self._unpacked_lines, path, _TRACE_BYTES)
+        return [Source("trace", "trace", path, (Input(Part(path.name), lines),), TraceParser, files=(path,))]
 
     def _trajectory(self) -> Source | None:
-        plain, packed = self.agent / "trajectory.json", self.agent / "trajectory.json.gz"
-        if self._usable(plain):
-            return atif_source(plain, self.atif_limit)
-        if not self._usable(packed):
+        if self.places.trajectory is None:
             return None
+        path = self.agent / self.places.trajectory
+        if path.suffix != ".gz":
+            return atif_source(path, self.atif_limit)
+        lines = partial(self._unpacked_lines, path, self.atif_limit)
+        return Source("atif", "atif", path, (Input(Part(path.name), lines),), AtifParser, files=(path,))
+
+    def _unpacked_lines(self, path: Path, most: int) -> Iterator[bytes]:
+        """The lines of a packed twin. Raises trial_too_large when it unpacks to more than `most` bytes,
+        invalid_input where it is damaged."""
         try:
-            with gzip.open(packed) as stream:
-                data = stream.read(self.atif_limit + 1)
-        except (OSError, EOFError, zlib.error) as error:
-            self.problems.append({"code": "invalid_trajectory", "message": f"{packed.name}: {error}"})
-            return None
-        if len(data) > self.atif_limit:
-            message = f"{packed.name} unpacks to more than {self.atif_limit} bytes: raise the limit `atif_bytes`"
-            self.problems.append({"code": "trial_too_large", "message": message})
-            return None
-        part = Input(Part(packed.name), lambda: iter_lines(io.BytesIO(data)))
-        return Source("atif", "atif", packed, (part,), AtifParser, files=(packed,))
+            with gzip.open(path) as stream:
+                bounded = _Bounded(stream, most, path.name)
+                yield from iter_lines(io.BufferedReader(bounded, 1 << 20))
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise TraceflowError("invalid_input", f"{path.name}: {error}", path=path.name) from None
 
     def _opened(self, path: Path) -> list[Source]:
         try:
@@ -222,11 +262,18 @@ class _Finder:
         return TrialTrace(chain(opening, head, events), parses, names, self.problems)
 
     def _guarded(self, parses: Iterable[Parse | Reconciled]) -> Iterator[Event]:
+        """The events; what a source holds may end its reading, but not the import."""
         for parse in parses:
             try:
                 yield from parse
             except TraceflowError as error:
                 self._problem(error)
+            except (MemoryError, OSError):
+                raise
+            except Exception as error:
+                name = parse.report.harness
+                message = f"the parser of {name} failed ({type(error).__name__}: {error}); please report it"
+                self.problems.append({"code": "parser_failed", "message": message})
 
     def _with_stdout(self, session: Source) -> Parse | Reconciled:
         """The session with the stdout of the same run, where one of the stdout files is that harness's."""
@@ -245,7 +292,8 @@ class _Finder:
             return ()
         try:
             trajectory = self._trajectory()
-            prompt = next((e for e in trajectory.parse() if e.type == "prompt"), None) if trajectory else None
+            events = trajectory.parse() if trajectory else ()
+            prompt = next((e for e in events if e.type == "prompt" and "role" not in e.data["_prompt"]), None)
         except TraceflowError:
             return ()
         return (prompt,) if prompt is not None else ()
@@ -263,9 +311,58 @@ def _opening(events: Iterator[Event]) -> list[Event]:
     return head
 
 
+def _unique(sources: list[Source]) -> list[Source]:
+    """The sources in the order of their paths; equal content is one session, wherever it stands."""
+    if len(sources) == 1:
+        return sources
+    unique: dict[str, Source] = {}
+    for source in sorted(sources, key=lambda s: str(s.path)):
+        unique.setdefault(_identity(source), source)
+    return list(unique.values())
+
+
 def _identity(source: Source) -> str:
-    """Equal content is one session, wherever it stands; a database of many is told apart by the session's id."""
+    """Equal for equal content; a database of many is told apart by the session's id."""
     if source.path.is_dir():
         return str(source.path)
     with source.path.open("rb") as stream:
         return f"{hashlib.file_digest(stream, 'sha256').hexdigest()}/{source.session_id}"
+
+
+def _list(folder: Path) -> list[str]:
+    """The regular files below a folder, as sorted POSIX paths; links are passed over."""
+    names: list[str] = []
+    pending = [("", str(folder))]
+    while pending:
+        prefix, place = pending.pop()
+        with os.scandir(place) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append((f"{prefix}{entry.name}/", entry.path))
+                elif entry.is_file(follow_symlinks=False):
+                    names.append(prefix + entry.name)
+    names.sort()
+    return names
+
+
+class _Bounded(io.RawIOBase):
+    """A stream that may not hold more than so many bytes."""
+
+    def __init__(self, stream: BinaryIO | gzip.GzipFile, most: int, name: str) -> None:
+        super().__init__()
+        self._stream = stream
+        self._left = self._most = most
+        self._name = name
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        data = self._stream.read(len(buffer))
+        self._left -= len(data)
+        if self._left < 0:
+            raise TraceflowError(
+                "trial_too_large", f"{self._name} unpacks to more than {self._most} bytes: raise the limit `atif_bytes`"
+            )
+        buffer[: len(data)] = data
+        return len(data)

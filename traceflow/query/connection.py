@@ -8,10 +8,7 @@ inside the folder that it may see, so that statements are checked by their type 
 from __future__ import annotations
 
 import difflib
-import os
 import re
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -19,25 +16,29 @@ from traceflow_formats.errors import TraceflowError
 
 from traceflow.store import Store
 
-from .views import VIEWS, job_rows, quote, statements
+from .engine import open_locked
 
 __all__ = ["check_statement", "connect", "explain_error", "sql"]
 
 
 def connect(store: Store) -> duckdb.DuckDBPyConnection:
-    """A connection with the views jobs, trials, rewards, events, steps, tool_calls, usage, errors and files.
+    """A connection with the views jobs, trials, rewards, events, steps, tool_calls, usage, errors, files, datasets
+    and tasks.
 
-    They show the jobs that are in the store now. The connection itself does not check what it is given: for
+    They show what is in the store now. The connection itself does not check what it is given: for
     questions of others use `sql`. Close it when done.
     """
-    jobs = store.jobs()
+    from .views import dataset_rows, job_rows, statements
+
+    jobs, datasets = store.jobs(), store.datasets()
     connection, root = open_locked(store)
     try:
-        for statement in statements(jobs, root):
+        for statement in statements(jobs, root, datasets):
             connection.execute(statement)
-        rows = [list(row.values()) for row in job_rows(jobs)]
-        if rows:
-            connection.executemany(f"INSERT INTO raw.jobs VALUES ({', '.join('?' * len(rows[0]))})", rows)
+        for table, made in (("jobs", job_rows(jobs)), ("datasets", dataset_rows(datasets))):
+            rows = [list(row.values()) for row in made]
+            if rows:
+                connection.executemany(f"INSERT INTO raw.{table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
     except duckdb.Error as error:
         connection.close()
         raise TraceflowError("store_corrupt", f"the tables of {store.url} cannot be read: {_first(error)}") from error
@@ -45,56 +46,6 @@ def connect(store: Store) -> duckdb.DuckDBPyConnection:
         connection.close()
         raise
     return connection
-
-
-def open_locked(store: Store) -> tuple[duckdb.DuckDBPyConnection, str]:
-    """A connection that sees the store's folder and nothing else, and the root of the store as DuckDB names it."""
-    connection = duckdb.connect(":memory:", config={"python_enable_replacements": False})
-    try:
-        root = store.backend.duckdb_root(connection)
-        for name, value in _settings().items():
-            connection.execute(f"SET {name} = {value}")
-        connection.execute(f"SET allowed_directories = [{quote(root)}]")
-        connection.execute("SET enable_external_access = false")
-        connection.execute("SET lock_configuration = true")
-    except BaseException:
-        connection.close()
-        raise
-    return connection, root
-
-
-def _settings() -> dict[str, str]:
-    """Settings sized to the machine: its processors, and half of the memory that this process may use."""
-    folder = Path(tempfile.gettempdir(), f"traceflow-{os.getpid()}")
-    return {
-        "TimeZone": "'UTC'",
-        "threads": str(_processors()),
-        "memory_limit": quote(f"{max(256, _memory() // 2 >> 20)}MiB"),
-        "temp_directory": quote(str(folder)),  # what does not fit the memory; the default is the working folder
-        "enable_progress_bar": "false",
-        "autoinstall_known_extensions": "false",
-        "autoload_known_extensions": "false",
-        "allow_community_extensions": "false",
-        "preserve_insertion_order": "true",
-    }
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _memory() -> int:
-    """Bytes of memory of the machine, or of the container when that has fewer."""
-    try:
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        total = 4 << 30
-    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            total = min(total, int(Path(name).read_text()))
-        except (OSError, ValueError):
-            continue
-    return total
 
 
 # -- questions ---------------------------------------------------------------------------------------------
@@ -196,6 +147,8 @@ def explain_error(error: duckdb.Error, connection: duckdb.DuckDBPyConnection | N
         return TraceflowError("io_error", f"the tables of the store could not be read: {_first(error)}")
     hint = ""
     if match := _NO_TABLE.search(message):
+        from .views import VIEWS
+
         close = difflib.get_close_matches(match[1].lower(), VIEWS, 2, 0.65)
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
         hint += f" The views are {', '.join(VIEWS)}"

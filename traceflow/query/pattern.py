@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import re2
@@ -49,6 +50,7 @@ class Pattern:
         return _compile(self.expression, self.text)
 
 
+@lru_cache(maxsize=64)
 def _compile(expression: str, shown: str) -> Any:
     options = re2.Options()
     options.log_errors = False

@@ -13,13 +13,17 @@ from typing import Any
 import pyarrow as pa
 from traceflow_formats import jsontext
 
+from traceflow.store.dataset_schema import TASKS
+from traceflow.store.datasets import Dataset
 from traceflow.store.manifest import Manifest
 from traceflow.store.schema import TABLES, Column
 from traceflow.store.tables import fit_value
 
-__all__ = ["VIEWS", "job_rows", "quote", "statements", "table_source"]
+from .engine import quote
 
-VIEWS = ("jobs", "trials", "rewards", "events", "steps", "tool_calls", "usage", "errors", "files")
+__all__ = ["VIEWS", "dataset_rows", "job_rows", "quote", "statements", "table_source"]
+
+VIEWS = ("jobs", "trials", "rewards", "events", "steps", "tool_calls", "usage", "errors", "files", "datasets", "tasks")
 
 _TIME = pa.timestamp("us")
 _JOBS: dict[str, pa.DataType] = {
@@ -44,6 +48,17 @@ _JOBS: dict[str, pa.DataType] = {
     "record": pa.string(),
 }
 
+_DATASETS: dict[str, pa.DataType] = {
+    "dataset": pa.string(),
+    "name": pa.string(),
+    "version": pa.string(),
+    "digest": pa.string(),
+    "n_tasks": pa.int64(),
+    "n_files": pa.int64(),
+    "size": pa.int64(),
+    "added_at": _TIME,
+}
+
 _SQL_TYPES = {
     pa.string(): "VARCHAR",
     pa.int64(): "BIGINT",
@@ -55,12 +70,7 @@ _SQL_TYPES = {
 }
 _EPOCH = datetime(1970, 1, 1)
 _JSON = frozenset({"unknown_types", "warnings", "step_results", "extra"})
-_FLAGS = frozenset({"compaction", "abandoned", "copied", "retried"})
-
-
-def quote(text: str) -> str:
-    """A text as an SQL literal."""
-    return "'" + text.replace("'", "''") + "'"
+_FLAGS = frozenset({"delta", "compaction", "abandoned", "copied", "retried"})
 
 
 def sql_type(kind: pa.DataType) -> str:
@@ -96,6 +106,20 @@ def _columns(columns: Iterable[Column], version: int) -> str:
     )
 
 
+def _task_source(datasets: Sequence[Dataset], root: str) -> str:
+    """A query for the tasks of these datasets."""
+    by_version: dict[int, list[str]] = {}
+    for dataset in datasets:
+        by_version.setdefault(dataset.schema_version, []).append(f"{root}{dataset.folder}/tasks.parquet")
+    columns = [column for column in TASKS if column.name != "files"]
+    if not by_version:
+        return f"SELECT {_columns(columns, 0)} WHERE false"
+    return " UNION ALL ".join(
+        f"SELECT {_columns(columns, version)} FROM read_parquet([{', '.join(map(quote, paths))}])"
+        for version, paths in sorted(by_version.items())
+    )
+
+
 def _shown(column: Column, table: str) -> str:
     """A stored column as a view shows it."""
     name = f'"{column.name}"'
@@ -114,6 +138,9 @@ def _base(table: str, without: frozenset[str] = frozenset()) -> str:
 
 # U+0001 in an input stands for the next piece of the text; pieces are joined by a line feed, parts are their starts
 _MACROS = (
+    # the blocks of a message are set apart by an empty line, as in the trajectory; a delta continues its block
+    "CREATE MACRO raw.block(txt, delta) AS CASE WHEN txt = '' OR delta THEN txt ELSE chr(10) || chr(10) || txt END",
+    "CREATE MACRO raw.blocks(txt, delta_first) AS CASE WHEN delta_first THEN txt ELSE substring(txt, 3) END",
     """CREATE MACRO raw.pieces(txt, parts) AS
         CASE WHEN parts IS NULL THEN [txt]
         ELSE list_transform(list_prepend(0, parts), lambda start, n:
@@ -137,27 +164,31 @@ SELECT job_id, trial_id, agent_id, step_id,
     CASE arg_min(CASE
             WHEN type = 'prompt' THEN CASE WHEN rest ->> '$._prompt.role' = 'system' THEN 2 ELSE 1 END
             WHEN type = 'user_message_chunk' THEN CASE WHEN injected IS NOT NULL OR compaction THEN 2 ELSE 1 END
+            WHEN type = 'tool_call_update' THEN 2
             ELSE 3 END, seq)
         WHEN 1 THEN 'user' WHEN 2 THEN 'system' ELSE 'agent' END AS source,
-    coalesce(string_agg("text", '' ORDER BY seq) FILTER (
-        type IN ('prompt', 'user_message_chunk', 'agent_message_chunk')), '') AS message,
-    string_agg("text", '' ORDER BY seq) FILTER (type = 'agent_thought_chunk') AS reasoning,
+    coalesce(raw.blocks(string_agg(raw.block("text", delta), '' ORDER BY seq) FILTER (said),
+        arg_min(delta, seq) FILTER (said AND "text" <> '')), '') AS message,
+    raw.blocks(string_agg(raw.block("text", delta), '' ORDER BY seq) FILTER (type = 'agent_thought_chunk'),
+        arg_min(delta, seq) FILTER (type = 'agent_thought_chunk' AND "text" <> '')) AS reasoning,
     string_agg("text", chr(10) ORDER BY seq) FILTER (type = 'error') AS error,
     max(model) AS model,
     max(message_id) AS message_id,
     count(*) FILTER (type = 'tool_call') AS n_tool_calls,
     count(*) FILTER (type = 'tool_call_update' AND status = 'failed') AS n_failed,
-    arg_max(prompt_tokens, seq) FILTER (type = 'usage') AS prompt_tokens,
-    arg_max(completion_tokens, seq) FILTER (type = 'usage') AS completion_tokens,
-    arg_max(cached_tokens, seq) FILTER (type = 'usage') AS cached_tokens,
-    arg_max(cost_usd, seq) FILTER (type = 'usage') AS cost_usd,
+    arg_max_null(prompt_tokens, seq) FILTER (type = 'usage') AS prompt_tokens,
+    arg_max_null(completion_tokens, seq) FILTER (type = 'usage') AS completion_tokens,
+    arg_max_null(cached_tokens, seq) FILTER (type = 'usage') AS cached_tokens,
+    arg_max_null(cost_usd, seq) FILTER (type = 'usage') AS cost_usd,
     min(timestamp) AS started_at,
     max(timestamp) AS ended_at,
     min(seq) AS first_seq,
     max(seq) AS last_seq,
     bool_or(copied) AS copied,
     max(step_name) AS step_name
-FROM events WHERE step_id IS NOT NULL
+FROM (
+    SELECT *, type IN ('prompt', 'user_message_chunk', 'agent_message_chunk') AS said FROM events
+) WHERE step_id IS NOT NULL
 GROUP BY job_id, trial_id, agent_id, step_id"""
 
 _TOOL_CALLS = """
@@ -175,7 +206,7 @@ FROM events c LEFT JOIN (
         max(seq) AS result_seq
     FROM events WHERE type = 'tool_call_update' AND call_seq IS NOT NULL
     GROUP BY job_id, trial_id, call_seq
-) r ON r.job_id = c.job_id AND r.trial_id = c.trial_id AND r.call_seq = c.seq
+) r ON r.job_id = c.job_id AND r.trial_id = c.trial_id AND r.call_seq = c.call_seq
 WHERE c.type = 'tool_call'"""
 
 # a source may state the usage of a call several times: its last word counts. Where a gateway measured the calls
@@ -209,10 +240,14 @@ SELECT job_id, trial_id, trial_name, task_name, r.name AS name, r.value AS value
 FROM trials, unnest(rewards) AS u(r)"""
 
 
-def statements(jobs: Sequence[Manifest], root: str) -> list[str]:
-    """What makes the views over these jobs, and the table `raw.jobs` that `job_rows` go into."""
-    columns = ", ".join(f'"{name}" {sql_type(kind)}' for name, kind in _JOBS.items())
-    made = ["CREATE SCHEMA raw", f"CREATE TABLE raw.jobs ({columns})", *_MACROS]
+def statements(jobs: Sequence[Manifest], root: str, datasets: Sequence[Dataset] = ()) -> list[str]:
+    """What makes the views over these jobs and datasets, and the tables `raw.jobs` and `raw.datasets` that
+    `job_rows` and `dataset_rows` go into."""
+    made = ["CREATE SCHEMA raw", *_MACROS]
+    for table, kinds in (("jobs", _JOBS), ("datasets", _DATASETS)):
+        columns = ", ".join(f'"{name}" {sql_type(kind)}' for name, kind in kinds.items())
+        made.append(f"CREATE TABLE raw.{table} ({columns})")
+    made.append(f"CREATE VIEW raw.tasks AS {_task_source(datasets, root)}")
     made += [f"CREATE VIEW raw.{table} AS {table_source(table, jobs, root)}" for table in TABLES]
     views: Mapping[str, str] = {
         "jobs": "SELECT * REPLACE (record::JSON AS record) FROM raw.jobs ORDER BY job_id",
@@ -225,6 +260,8 @@ def statements(jobs: Sequence[Manifest], root: str) -> list[str]:
         "usage": _USAGE,
         "errors": _ERRORS,
         "files": f"SELECT {_base('files', frozenset({'pack', 'offset', 'length', 'frames'}))} FROM raw.files",
+        "datasets": "SELECT * FROM raw.datasets ORDER BY name, version",
+        "tasks": "SELECT * REPLACE (config::JSON AS config) FROM raw.tasks",
     }
     return made + [f"CREATE VIEW main.{name} AS {views[name]}" for name in VIEWS]
 
@@ -256,8 +293,20 @@ def job_rows(jobs: Iterable[Manifest]) -> Iterator[dict[str, Any]]:
         }
         for name in ("original_job_id", "original_job_name", "imported_at", "started_at", "finished_at"):
             values[name] = record.get(name)
-        fitted = {name: fit_value(kind, values[name]) for name, kind in _JOBS.items()}
-        for name, kind in _JOBS.items():
-            if kind is _TIME and fitted[name] is not None:
-                fitted[name] = _EPOCH + timedelta(microseconds=fitted[name])
-        yield fitted
+        yield _fitted(values, _JOBS)
+
+
+def dataset_rows(datasets: Iterable[Dataset]) -> Iterator[dict[str, Any]]:
+    """The rows of `raw.datasets`, from the manifests."""
+    for dataset in datasets:
+        values = {name: getattr(dataset, name) for name in ("name", "version", "digest", "n_tasks", "n_files", "size")}
+        values |= {"dataset": dataset.label, "added_at": dataset.facts.get("added_at")}
+        yield _fitted(values, _DATASETS)
+
+
+def _fitted(values: Mapping[str, Any], kinds: Mapping[str, pa.DataType]) -> dict[str, Any]:
+    fitted = {name: fit_value(kind, values[name]) for name, kind in kinds.items()}
+    for name, kind in kinds.items():
+        if kind is _TIME and fitted[name] is not None:
+            fitted[name] = _EPOCH + timedelta(microseconds=fitted[name])
+    return fitted

@@ -1,22 +1,36 @@
-"""The store: jobs as immutable folders of Parquet tables and packs, on any file system."""
+"""The store: jobs as immutable folders of Parquet tables and packs, on any file system.
 
-from .encoder import EventEncoder
-from .filetable import FileTable
-from .manifest import Manifest, StoredObject
-from .packs import Packed, PackReader
-from .reading import FileRow
-from .schema import SCHEMA_VERSION
-from .store import GcReport, Problem, Store, StoreInfo, VerifyReport
-from .totals import Totals
-from .tracereader import TraceReader
-from .writer import JobWriter
+Names are imported when they are asked for: a search that the index answers needs no Parquet engine.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .datasets import Dataset, DatasetFile
+    from .encoder import EventEncoder
+    from .filetable import FileTable
+    from .manifest import Manifest, StoredObject
+    from .packs import Packed, PackReader
+    from .reading import FileRow
+    from .schema import SCHEMA_VERSION
+    from .store import GcReport, Problem, Store, StoreInfo, VerifyReport
+    from .swap import JobRewriter, stored_row
+    from .totals import Totals
+    from .tracereader import TraceReader
+    from .writer import JobWriter
 
 __all__ = [
     "SCHEMA_VERSION",
+    "Dataset",
+    "DatasetFile",
     "EventEncoder",
     "FileRow",
     "FileTable",
     "GcReport",
+    "JobRewriter",
     "JobWriter",
     "Manifest",
     "PackReader",
@@ -28,4 +42,34 @@ __all__ = [
     "Totals",
     "TraceReader",
     "VerifyReport",
+    "stored_row",
 ]
+
+_PLACES = {
+    "Dataset": "datasets",
+    "DatasetFile": "datasets",
+    "EventEncoder": "encoder",
+    "FileTable": "filetable",
+    "Manifest": "manifest",
+    "StoredObject": "manifest",
+    "Packed": "packs",
+    "PackReader": "packs",
+    "FileRow": "reading",
+    "SCHEMA_VERSION": "layout",
+    "GcReport": "store",
+    "Problem": "store",
+    "Store": "store",
+    "StoreInfo": "store",
+    "VerifyReport": "store",
+    "JobRewriter": "swap",
+    "stored_row": "swap",
+    "Totals": "totals",
+    "TraceReader": "tracereader",
+    "JobWriter": "writer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_PLACES[name]}", __name__), name)

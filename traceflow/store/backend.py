@@ -1,7 +1,8 @@
 """Where a store's objects lie: a small contract, and the local file system.
 
-An object is written once and never changed. It is invisible until it is complete, and `put_if_absent` is the one
-atomic step that everything else rests on: of two writers exactly one is told True.
+An object is written once and never changed. It is invisible until it is complete. Everything else rests on two
+atomic steps: `put_if_absent`, which makes a job, and `swap`, which puts another revision in its place; of two writers
+exactly one is told True.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from traceflow_formats.errors import TraceflowError
 __all__ = ["PARTIAL", "Backend", "LocalBackend", "ObjectInfo"]
 
 PARTIAL = ".partial"  # how the names of unfinished objects end
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+_PATIENCE = 10.0  # seconds to wait for another process that is about to swap; it needs a millisecond
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """An object below a prefix: its name from the store's root, its bytes, seconds since it was written."""
+    """An object below a prefix: its name from the store's root, its bytes, seconds since it was written or carried."""
 
     name: str
     size: int
@@ -41,6 +44,7 @@ class Backend(Protocol):
     """
 
     url: str
+    moves_folders: bool  # whether `move_folder` works
 
     def read_bytes(self, name: str) -> bytes:
         """The whole object."""
@@ -58,6 +62,15 @@ class Backend(Protocol):
     def put_if_absent(self, name: str, data: bytes, scratch: str = "") -> bool:
         """Write the object unless there is one: True when it was written. `scratch` is a folder for what has
         to lie somewhere meanwhile."""
+
+    def swap(self, name: str, old: bytes, new: bytes, scratch: str = "") -> bool:
+        """Put `new` in the place of an object that is `old`, byte for byte: False when it is not, or not there."""
+
+    def carry(self, source: str, target: str) -> None:
+        """Make an object appear under a second name, without another copy of its bytes where that is possible."""
+
+    def move_folder(self, source: str, target: str) -> bool:
+        """Give a folder another name in one step: False when there is one of that name."""
 
     def exists(self, name: str) -> bool: ...
 
@@ -84,6 +97,8 @@ class Backend(Protocol):
 
 class LocalBackend:
     """A folder of the local file system."""
+
+    moves_folders = True
 
     def __init__(self, root: Path) -> None:
         self.root = Path(os.path.abspath(root))  # noqa: PTH100 - links in the path stay as the user wrote them
@@ -120,6 +135,26 @@ class LocalBackend:
 
     def put_if_absent(self, name: str, data: bytes, scratch: str = "") -> bool:
         path = self._path(name)
+        with self._partial(path, data, scratch) as partial:
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                os.link(partial, path)
+            except FileExistsError:
+                return False
+            except OSError as error:
+                if error.errno in _NO_LINKS:
+                    raise TraceflowError(
+                        "io_error",
+                        f"the file system of {self.root} has no hard links, so that no commit is safe on it; "
+                        "choose a store on another one",
+                    ) from None
+                raise
+        _sync_folder(path.parent)
+        return True
+
+    @contextlib.contextmanager
+    def _partial(self, path: Path, data: bytes, scratch: str) -> Iterator[Path]:
+        """The data in a file of its own, which is gone at the end of the block."""
         folder = self._path(scratch) if scratch else path.parent
         partial = folder / f".{path.name}.{uuid.uuid4().hex[:12]}{PARTIAL}"
         try:
@@ -127,22 +162,42 @@ class LocalBackend:
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                os.link(partial, path)
-            except FileExistsError:
-                return False
-            except OSError as error:
-                if error.errno in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
-                    raise TraceflowError(
-                        "io_error",
-                        f"the file system of {self.root} has no hard links, so that no commit is safe on it; "
-                        "choose a store on another one",
-                    ) from None
-                raise
+            yield partial
         finally:
             partial.unlink(missing_ok=True)
+
+    def swap(self, name: str, old: bytes, new: bytes, scratch: str = "") -> bool:
+        path = self._path(name)
+        with self._partial(path, new, scratch) as partial, _alone(path.parent):
+            try:
+                if path.read_bytes() != old:
+                    return False
+            except FileNotFoundError:
+                return False
+            partial.replace(path)
         _sync_folder(path.parent)
+        return True
+
+    def carry(self, source: str, target: str) -> None:
+        path = self._path(target)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(self._path(source), path)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            with self.open_read(source) as stream, self.create(target) as out:
+                shutil.copyfileobj(stream, out, 1 << 20)
+        _sync_folder(path.parent)
+
+    def move_folder(self, source: str, target: str) -> bool:
+        try:
+            self._path(source).rename(self._path(target))
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                return False
+            raise
+        _sync_folder(self._path(target).parent)
         return True
 
     def exists(self, name: str) -> bool:
@@ -168,11 +223,14 @@ class LocalBackend:
                     found = path.lstat()
                 except FileNotFoundError:  # removed meanwhile
                     continue
-                yield ObjectInfo(path.relative_to(self.root).as_posix(), found.st_size, max(0.0, now - found.st_mtime))
+                # a second name changes the time of the change, not that of the content: both revisions are in use then
+                age = max(0.0, now - max(found.st_mtime, found.st_ctime))
+                yield ObjectInfo(path.relative_to(self.root).as_posix(), found.st_size, age)
 
     def delete(self, name: str) -> None:
         path = self._path(name)
-        path.unlink(missing_ok=True)
+        with _alone(path.parent):  # else a swap could bring back what is deleted in the same moment
+            path.unlink(missing_ok=True)
         _sync_folder(path.parent)
 
     def delete_prefix(self, prefix: str) -> None:
@@ -202,6 +260,38 @@ def _open_new(path: Path) -> BinaryIO:
         with contextlib.suppress(FileNotFoundError):
             return path.open("xb")
     return path.open("xb")
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """No other process is in such a block for this folder. The system ends the lock with the process that holds it.
+
+    Where there are no locks of this kind the block runs without: then only the moment between look and rename is open.
+    """
+    try:
+        import fcntl
+
+        handle = os.open(folder, os.O_RDONLY)
+    except (ImportError, OSError):
+        yield
+        return
+    try:
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise TraceflowError(
+                        "store_conflict", f"another process holds {folder}; end it, or try again"
+                    ) from None
+                time.sleep(0.002)
+            except OSError:  # a file system without locks
+                break
+        yield
+    finally:
+        os.close(handle)
 
 
 def _sync_folder(path: Path) -> None:

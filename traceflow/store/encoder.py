@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pyarrow as pa
 from traceflow_formats.steps import Steps, is_result
 from traceflow_formats.trace import Event, TraceLine
 
-from .rows import EventRow, encode, to_batch
+from .encode import encode
+from .rows import EventRow, to_batch
 from .tables import GROUP_BYTES, GROUP_ROWS
 from .totals import Totals, TotalsCounter
 
@@ -65,37 +67,59 @@ class EventEncoder:
 
 
 class Answers:
-    """Finds the call that a result answers, also where a harness uses one id for several calls.
+    """Pairs calls and results by one number, also where a harness uses one id for several calls.
 
-    It is a call of that agent with that id that has no result yet: of the most recent step that has one (as the
-    steps are numbered), the first. News of a call that runs, or that is over, go to the most recent one.
+    A result goes to a call of that agent with that id that has no result yet: of the most recent step that has
+    one (as the steps are numbered), to the first. News of a call that runs, or that is over, go to the most recent
+    one. In a foreign trace a result may come first; then the next call with its id is its own.
     """
 
-    __slots__ = ("_last", "_waiting")
+    __slots__ = ("_early", "_last", "_waiting")
 
     def __init__(self) -> None:
-        self._waiting: dict[tuple[str | None, str], list[tuple[int | None, int]]] = {}
-        self._last: dict[tuple[str | None, str], int] = {}
+        self._waiting: dict[_Key, list[tuple[int | None, int]]] = {}
+        self._last: dict[_Key, int] = {}
+        self._early: dict[_Key, int] = {}
 
     def add(self, event: Event | TraceLine, row: EventRow) -> None:
-        """Take the next row that names a call; of a result `call_seq` is set, where there is a call."""
+        """Take the next row that names a call, and set its `call_seq`."""
         if row.tool_call_id is None:
             return
         key = (row.agent_id, row.tool_call_id)
         if row.type == "tool_call":
-            self._last[key] = row.seq
-            if row.status not in ("completed", "failed"):
-                self._waiting.setdefault(key, []).append((row.step_id, row.seq))
-            for known in (self._last, self._waiting):
-                if len(known) > _REMEMBERED:
-                    del known[next(iter(known))]
+            early = self._early.pop(key, None)
+            row.call_seq = row.seq if early is None else early
+            _remember(self._last, key, row.call_seq)
+            if early is None and row.status not in ("completed", "failed"):
+                waiting = self._waiting.get(key)
+                if waiting is None:
+                    _remember(self._waiting, key, [(row.step_id, row.seq)])
+                else:
+                    waiting.append((row.step_id, row.seq))
         elif row.type == "tool_call_update":
-            waiting = self._waiting.get(key)
-            if waiting and is_result(event.data["update"]):
-                step = waiting[-1][0]
-                at = next(n for n, call in enumerate(waiting) if call[0] == step)
-                row.call_seq = waiting.pop(at)[1]
-                if not waiting:
-                    del self._waiting[key]
-            else:
-                row.call_seq = waiting[-1][1] if waiting else self._last.get(key)
+            row.call_seq = self._answered(key, is_result(event.data["update"]))
+            if row.call_seq is None:
+                row.call_seq = row.seq
+                _remember(self._early, key, row.seq)
+
+    def _answered(self, key: _Key, result: bool) -> int | None:
+        waiting = self._waiting.get(key)
+        if not waiting:
+            return self._last.get(key)
+        step, call = waiting[-1]
+        if not result:
+            return call
+        at = next(n for n, (other, _) in enumerate(waiting) if other == step)
+        call = waiting.pop(at)[1]
+        if not waiting:
+            del self._waiting[key]
+        return call
+
+
+_Key = tuple[str | None, str]
+
+
+def _remember(known: dict[_Key, Any], key: _Key, value: Any) -> None:
+    known[key] = value
+    if len(known) > _REMEMBERED:
+        del known[next(iter(known))]

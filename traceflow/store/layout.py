@@ -8,22 +8,34 @@ import uuid
 from traceflow_formats.errors import TraceflowError
 
 __all__ = [
+    "DATASETS",
     "JOBS",
+    "SCHEMA_VERSION",
     "STORE",
     "STORE_VERSION",
+    "TABLE_NAMES",
+    "check_dataset",
     "check_job_id",
+    "dataset_folder",
+    "dataset_manifest_name",
     "job_folder",
     "manifest_name",
     "new_revision",
     "pack_name",
     "revision_folder",
+    "staging_folder",
 ]
 
 STORE = "store.json"
 STORE_VERSION = 1
+SCHEMA_VERSION = 1  # of the tables, see schema.py
+TABLE_NAMES = ("trials", "events", "files")
 JOBS = "jobs"
+DATASETS = "datasets"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_DATASET = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,99}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 
 def check_job_id(job_id: str) -> str:
@@ -55,6 +67,37 @@ def revision_folder(job_id: str, revision: str) -> str:
     if not _NAME.fullmatch(revision):
         raise TraceflowError("store_corrupt", f"the manifest of job {job_id} names the revision {revision[:80]!r}")
     return f"{job_folder(job_id)}/{revision}"
+
+
+def check_dataset(name: str, version: str) -> None:
+    """Raise TraceflowError invalid_input for what is no name or no version of a dataset."""
+    if not _DATASET.fullmatch(name):
+        raise TraceflowError(
+            "invalid_input",
+            f"{name[:80]!r} is no name of a dataset: letters, digits, '.', '_' and '-', after an org/ if you like",
+        )
+    if not _VERSION.fullmatch(version):
+        raise TraceflowError(
+            "invalid_input", f"{version[:80]!r} is no version of a dataset: letters, digits, '.', '_', '+' and '-'"
+        )
+
+
+def dataset_folder(name: str, version: str) -> str:
+    """`datasets/<name>/<version>`; the slash of an `org/name` is written `%2F`, so that the levels stay the same."""
+    check_dataset(name, version)
+    return f"{DATASETS}/{name.replace('/', '%2F')}/{version}"
+
+
+def dataset_manifest_name(name: str, version: str) -> str:
+    """`datasets/<name>/<version>/manifest.json`: when it is there, the version is."""
+    return f"{dataset_folder(name, version)}/manifest.json"
+
+
+def staging_folder(name: str, version: str, revision: str) -> str:
+    """`datasets/<name>/.<revision>`: where a version is made, before it has its place. No version begins with a dot."""
+    if not _NAME.fullmatch(revision):
+        raise TraceflowError("store_corrupt", f"the manifest of {name}@{version} names the revision {revision[:80]!r}")
+    return f"{dataset_folder(name, version).rpartition('/')[0]}/.{revision}"
 
 
 def new_revision() -> str:

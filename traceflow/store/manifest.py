@@ -9,8 +9,7 @@ from typing import Any
 from traceflow_formats import jsontext
 from traceflow_formats.errors import TraceflowError
 
-from .layout import STORE_VERSION, check_job_id, revision_folder
-from .schema import SCHEMA_VERSION, TABLES
+from .layout import SCHEMA_VERSION, STORE_VERSION, TABLE_NAMES, check_job_id, revision_folder
 
 __all__ = ["FORMAT", "Manifest", "StoredObject"]
 
@@ -49,6 +48,7 @@ class Manifest:
     parsers: Mapping[str, str] = field(default_factory=dict)
     store_version: int = STORE_VERSION
     schema_version: int = SCHEMA_VERSION
+    previous: tuple[str, ...] = ()  # revisions that this one took the place of; gc removes them
 
     @property
     def folder(self) -> str:
@@ -73,6 +73,7 @@ class Manifest:
         return sum(o.size for o in self.objects)
 
     def to_bytes(self) -> bytes:
+        previous = {"previous": list(self.previous)} if self.previous else {}
         return jsontext.pretty(
             {
                 "format": FORMAT,
@@ -81,6 +82,7 @@ class Manifest:
                 "parsers": dict(self.parsers),
                 "job_id": self.job_id,
                 "revision": self.revision,
+                **previous,
                 "objects": [o.as_dict() for o in self.objects],
                 "counts": dict(sorted(self.counts.items())),
                 "job": dict(self.job),
@@ -118,9 +120,11 @@ class Manifest:
                 parsers=dict(value["parsers"]),
                 store_version=value["store_version"],
                 schema_version=value["schema_version"],
+                previous=tuple(value.get("previous", ())),
             )
-            _ = manifest.folder  # refuses a revision that leads elsewhere
-            for table in TABLES:
+            for revision in (manifest.revision, *manifest.previous):
+                revision_folder(job_id, revision)  # refuses one that leads elsewhere
+            for table in TABLE_NAMES:
                 if manifest.object(f"{table}.parquet") is None:
                     raise ValueError(f"it names no {table}.parquet")
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
@@ -60,7 +61,10 @@ class PackWriter:
         self._digest = hashlib.sha256()
         self._at = 0
         self._number = -1
-        self._known: dict[bytes, Packed] = {}
+        self._known: dict[bytes, int] = {}  # digest -> number of the content: a job may have a million files
+        self._places = array("q")  # four numbers for each content: size, pack, offset, length
+        self._frames: dict[int, tuple[int, ...]] = {}
+        self._compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
         self.objects: list[StoredObject] = []
 
     def add(self, stream: Readable) -> Packed:
@@ -69,36 +73,38 @@ class PackWriter:
         When reading or writing fails nothing of it stays in the pack.
         """
         first = _read_full(stream, FRAME_SIZE)
+        digest = hashlib.sha256(first)
         if len(first) < FRAME_SIZE:
-            found = self._known.get(hashlib.sha256(first).digest())
+            found = self._find(digest.digest())
             if found is not None:
                 return found
         out = self._open()
         start, before = self._at, self._digest.copy()
         try:
-            key, size, frames = self._write(out, first, stream)
-            found = self._known.get(key)
+            key, size, frames = self._write(out, first, digest, stream)
+            found = self._find(key)
             if found is None:
-                length = self._at - start
-                frame_lengths = tuple(frames) if len(frames) > 1 else None
-                found = self._known[key] = Packed(key.hex(), size, self._number, start, length, frame_lengths)
-                return found
+                return self._remember(key, size, start, frames)
         except BaseException:
             self._take_back(out, start, before)
             raise
         self._take_back(out, start, before)  # a large one that was known
         return found
 
-    def _write(self, out: BinaryIO, data: bytes, stream: Readable) -> tuple[bytes, int, list[int]]:
-        """Write frames until the stream ends; the digest of the content, its size, and the frames' lengths."""
-        digest = hashlib.sha256()
-        compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+    def _write(
+        self, out: BinaryIO, data: bytes, digest: hashlib._Hash, stream: Readable
+    ) -> tuple[bytes, int, list[int]]:
+        """Write frames until the stream ends; the digest of the content, its size, and the frames' lengths.
+
+        `data` is the first part of the content and `digest` has it already.
+        """
         frames: list[int] = []
         size = 0
         while data or not frames:
-            digest.update(data)
+            if frames:
+                digest.update(data)
             size += len(data)
-            frame = compressor.compress(data)
+            frame = self._compressor.compress(data)
             out.write(frame)
             self._digest.update(frame)
             self._at += len(frame)
@@ -107,6 +113,20 @@ class PackWriter:
                 break
             data = _read_full(stream, FRAME_SIZE)
         return digest.digest(), size, frames
+
+    def _find(self, key: bytes) -> Packed | None:
+        number = self._known.get(key)
+        if number is None:
+            return None
+        size, pack, offset, length = self._places[number * 4 : number * 4 + 4]
+        return Packed(key.hex(), size, pack, offset, length, self._frames.get(number))
+
+    def _remember(self, key: bytes, size: int, start: int, frames: list[int]) -> Packed:
+        number = self._known[key] = len(self._known)
+        self._places.extend((size, self._number, start, self._at - start))
+        if len(frames) > 1:
+            self._frames[number] = tuple(frames)
+        return Packed(key.hex(), size, self._number, start, self._at - start, self._frames.get(number))
 
     def _take_back(self, out: BinaryIO, start: int, before: hashlib._Hash) -> None:
         with suppress(OSError, ValueError):  # a failed disk ends the job in any case

@@ -14,10 +14,10 @@ from traceflow_formats.errors import TraceflowError
 from traceflow_formats.trace import TraceLine
 
 from .backend import Backend, LocalBackend
+from .decode import decode_batch
 from .layout import manifest_name
 from .manifest import Manifest
 from .packs import Packed
-from .rows import decode_batch
 from .schema import arrow_schema
 
 __all__ = [

@@ -2,7 +2,8 @@
 
 Objects are made in a local temporary file and sent whole, so that none is ever visible in part. The commit is
 `pipe_file(..., mode="create")`, which file systems that have a conditional put (S3 does) refuse when there is an
-object already. On one that has none, two writers that commit one job in the same moment are not told apart.
+object already. On one that has none, two writers that commit one job in the same moment are not told apart; nor are,
+anywhere, two that swap it in the same moment: the later one stands, and both revisions are whole.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _GENERIC = (AbstractFileSystem.pipe_file, AsyncFileSystem._pipe_file)
 
 class FsspecBackend:
     """The folder `root` of an fsspec file system. `FsspecBackend.open(url)` makes one."""
+
+    moves_folders = False
 
     def __init__(self, fs: Any, root: str, url: str) -> None:
         self._fs = fs
@@ -83,6 +86,22 @@ class FsspecBackend:
         except FileExistsError:
             return False
         return True
+
+    def swap(self, name: str, old: bytes, new: bytes, scratch: str = "") -> bool:
+        try:
+            if self.read_bytes(name) != old:
+                return False
+        except FileNotFoundError:
+            return False
+        self._fs.pipe_file(self._path(name), new)
+        return True
+
+    def carry(self, source: str, target: str) -> None:
+        self._parent(target)
+        self._fs.cp_file(self._path(source), self._path(target))
+
+    def move_folder(self, source: str, target: str) -> bool:
+        raise NotImplementedError("an object store moves no folders")
 
     def exists(self, name: str) -> bool:
         self._fs.invalidate_cache()

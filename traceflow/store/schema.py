@@ -10,6 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
+from traceflow_formats.times import epoch_us
+
+from .layout import SCHEMA_VERSION
 
 __all__ = [
     "EVENTS",
@@ -19,9 +22,10 @@ __all__ = [
     "TRIALS",
     "Column",
     "arrow_schema",
+    "microseconds",
 ]
 
-SCHEMA_VERSION = 1
+_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999  # what readers can show
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +145,7 @@ EVENTS = (
     Column("message_id", _STR, "the model call, unique within session and agent", dictionary=True),
     _few("model", "the model that the event names"),
     Column("tool_call_id", _STR, "the tool call, unique within the agent in most traces", dictionary=True),
-    Column("call_seq", _INT, "of a result: the position of the call that it answers"),
+    Column("call_seq", _INT, "the same for a call and its results: the position of the first of them"),
     _few("tool_name", "the harness's own name of the tool"),
     _few("kind", "read, edit, delete, move, search, execute, think, fetch, switch_mode, other"),
     _few("status", "pending, in_progress, completed, failed"),
@@ -165,6 +169,7 @@ EVENTS = (
     Column("cached_tokens", _INT, "usage: prompt tokens read from cache"),
     Column("cost_usd", _NUM, "usage: what the source states"),
     Column("fatal", _BOOL, "error: whether it ended the run"),
+    Column("delta", _BOOL, "true for a chunk that continues the text before it; others stand apart"),
     Column("injected", _STR, "kind of a text that the harness put in, not a person", dictionary=True),
     Column("compaction", _BOOL, "true for a summary that replaces the history, and for the call that wrote it"),
     Column("abandoned", _BOOL, "true for what was withdrawn from the history"),
@@ -198,6 +203,22 @@ FILES = (
 TABLES = {"trials": TRIALS, "events": EVENTS, "files": FILES}
 
 
+_made: dict[str, tuple[tuple[Column, ...], pa.Schema]] = {}  # with the columns that each was made of
+
+
 def arrow_schema(table: str) -> pa.Schema:
-    """The schema of `trials`, `events` or `files` as it is written today."""
-    return pa.schema([pa.field(c.name, c.type, nullable=c.null) for c in TABLES[table]])
+    """The schema of a table as it is written today."""
+    columns = TABLES[table]
+    made = _made.get(table)
+    if made is None or made[0] is not columns:
+        made = _made[table] = columns, pa.schema([pa.field(c.name, c.type, nullable=c.null) for c in columns])
+    return made[1]
+
+
+def microseconds(text: str) -> int | None:
+    """Microseconds since 1970 of an ISO 8601 time; None where it is none, or not of the years 1 to 9999 in UTC."""
+    try:
+        found = epoch_us(text)
+    except OverflowError:
+        return None
+    return found if found is not None and _FIRST <= found <= _LAST else None

@@ -9,22 +9,27 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from traceflow_formats import jsontext
 from traceflow_formats.errors import TraceflowError
-from traceflow_formats.trace import TraceLine
 
-from . import reading
 from .backend import PARTIAL, Backend
-from .filetable import FileTable
-from .layout import JOBS, STORE, STORE_VERSION, job_folder, manifest_name
-from .manifest import Manifest
+from .layout import JOBS, STORE, STORE_VERSION, job_folder, manifest_name, revision_folder
+from .manifest import Manifest, StoredObject
 from .open import backend_for
-from .packs import Packed, PackReader
-from .reading import FileRow
-from .tracereader import TraceReader
-from .writer import JobWriter
+
+if TYPE_CHECKING:  # a search that the index answers needs none of these, nor the Parquet engine that they need
+    from traceflow_formats.trace import TraceLine
+
+    from .dataset_writer import DatasetWriter
+    from .datasets import Dataset, DatasetFile
+    from .filetable import FileTable
+    from .packs import Packed, PackReader
+    from .reading import FileRow, Matches
+    from .swap import JobRewriter
+    from .tracereader import TraceReader
+    from .writer import JobWriter
 
 __all__ = ["GcReport", "Problem", "Store", "StoreInfo", "VerifyReport"]
 
@@ -34,7 +39,7 @@ _PREFIX = 8  # characters of an id that are enough to name a job or trial
 
 @dataclass(frozen=True, slots=True)
 class StoreInfo:
-    """What a store holds; `size` is bytes of the jobs' objects."""
+    """What a store holds; `size` is bytes of the objects of jobs and datasets."""
 
     url: str
     version: int
@@ -42,12 +47,13 @@ class StoreInfo:
     trials: int
     events: int
     files: int
+    datasets: int
     size: int
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong with an object of a job."""
+    """Something wrong with an object of a job, or of a dataset: then `job_id` is its name@version."""
 
     job_id: str
     name: str
@@ -59,6 +65,7 @@ class VerifyReport:
     """What a verification read, and what it found wrong."""
 
     jobs: int = 0
+    datasets: int = 0
     objects: int = 0
     size: int = 0
     contents: int = 0
@@ -81,7 +88,7 @@ class Store:
         self.url = backend.url
 
     @classmethod
-    def open(cls, url: str, create: bool = False) -> Store:
+    def open(cls, url: str, create: bool = False) -> Self:
         """The store in a folder, or at a URL that fsspec knows. With `create` one is made where there is none.
 
         Raises TraceflowError store_not_found, store_version (a later format), store_corrupt, or invalid_input when
@@ -182,17 +189,31 @@ class Store:
 
     def writer(self, job_id: str) -> JobWriter:
         """A writer of a new job; see JobWriter."""
+        from .writer import JobWriter
+
         return JobWriter(self.backend, job_id)
+
+    def rewriter(self, job: Manifest, keep: Iterable[str] = ()) -> JobRewriter:
+        """A writer of another revision of a job that takes its place; `keep` names tables that stay as they are.
+
+        See JobRewriter. Readers of the old revision can go on; `gc` removes it later.
+        """
+        from .swap import JobRewriter
+
+        return JobRewriter(self.backend, job, keep)
 
     def delete_job(self, job: Manifest) -> None:
         """Remove a job. It is gone at once; readers that are in the middle of it may fail."""
         self.backend.delete(manifest_name(job.job_id))
-        self.backend.delete_prefix(job.folder)
+        for revision in (*job.previous, job.revision):
+            self.backend.delete_prefix(revision_folder(job.job_id, revision))
 
     # -- trials, traces, files ---------------------------------------------------------------------------
 
     def trials(self, job: Manifest) -> list[dict[str, Any]]:
         """The trials of a job as rows of its table (`schema.TRIALS`), in the order they were written."""
+        from . import reading
+
         return reading.trial_rows(self.backend, job)
 
     def trial(self, name: str, job: Manifest | None = None) -> dict[str, Any]:
@@ -200,6 +221,8 @@ class Store:
 
         Raises TraceflowError trial_not_found; invalid_input when several fit.
         """
+        from . import reading
+
         jobs = [job] if job is not None else self.jobs()
         rows = [(m, row) for m in jobs for row in reading.trial_names(self.backend, m)]
         fits = [(m, row) for m, row in rows if name in (row["trial_id"], row["trial_name"])]
@@ -217,13 +240,15 @@ class Store:
         after: int | None = None,
         tail: int | None = None,
         limit: int | None = None,
-        matches: reading.Matches | None = None,
+        matches: Matches | None = None,
     ) -> Iterator[TraceLine]:
         """The events of a trial (a row of `trials`), exactly as they were stored, oldest first.
 
         `types` keeps these types, `after` what comes after a position, `matches` what it is true for (see
         `query.grep.trace_matcher`); of those `tail` gives the last, `limit` the first so many.
         """
+        from . import reading
+
         job = self.job(trial["job_id"])
         return reading.trace(
             self.backend, job, trial, frozenset(types) if types is not None else None, after, tail, limit, matches
@@ -231,18 +256,26 @@ class Store:
 
     def files(self, job: Manifest, trial_id: str | None = None) -> list[FileRow]:
         """The files of a job, or of one of its trials, sorted by path."""
+        from . import reading
+
         return reading.file_rows(self.backend, job, trial_id)
 
     def file(self, job: Manifest, path: str) -> FileRow:
         """One file by its path. Raises TraceflowError not_found."""
+        from . import reading
+
         return reading.file_row(self.backend, job, path)
 
     def file_table(self, job: Manifest) -> FileTable:
         """The files of a job in the order of their paths, as a context; for jobs of very many files."""
+        from .filetable import FileTable
+
         return FileTable(self.backend, job)
 
     def trace_reader(self, job: Manifest) -> TraceReader:
         """A reader of the traces of many trials of a job, as a context."""
+        from .tracereader import TraceReader
+
         return TraceReader(self.backend, job)
 
     def open_file(self, job: Manifest, file: FileRow | str) -> BinaryIO:
@@ -255,6 +288,8 @@ class Store:
 
     def contents(self, job: Manifest) -> PackReader:
         """The reader of a job's packs, for many files."""
+        from .packs import PackReader
+
         return PackReader(self.backend, job.folder)
 
     def _packed(self, job: Manifest, file: FileRow | str) -> Packed:
@@ -263,16 +298,65 @@ class Store:
             raise TraceflowError("invalid_input", f"{row.path} is a {row.kind} and has no content")
         return row.packed
 
+    # -- datasets ----------------------------------------------------------------------------------------
+
+    def datasets(self) -> list[Dataset]:
+        """Every version of every dataset, sorted by name and version."""
+        from . import datasets
+
+        return datasets.all_datasets(self.backend)
+
+    def dataset(self, name: str) -> Dataset:
+        """The dataset `name@version`, or `name` where there is one version of it.
+
+        Raises TraceflowError dataset_not_found, dataset_version_not_found; invalid_input for several versions.
+        """
+        from . import datasets
+
+        return datasets.find_dataset(self.backend, name)
+
+    def dataset_writer(self, name: str, version: str) -> DatasetWriter:
+        """A writer of a new version of a dataset; see DatasetWriter."""
+        from .dataset_writer import DatasetWriter
+
+        return DatasetWriter(self.backend, name, version)
+
+    def delete_dataset(self, dataset: Dataset) -> None:
+        """Remove a version of a dataset. Trials that were linked to it keep its name until their job is relinked."""
+        from . import datasets
+
+        datasets.delete_dataset(self.backend, dataset)
+
+    def tasks(self, dataset: Dataset, columns: Iterable[str] | None = None) -> list[dict[str, Any]]:
+        """The tasks of a dataset as rows of its table (`dataset_schema.TASKS`), by name."""
+        from . import datasets
+
+        return datasets.task_rows(self.backend, dataset, columns)
+
+    def task(self, dataset: Dataset, name: str) -> dict[str, Any]:
+        """One task, by its name or that of its folder. Raises TraceflowError task_not_found."""
+        from . import datasets
+
+        return datasets.task_row(self.backend, dataset, name)
+
+    def open_task_file(self, dataset: Dataset, file: DatasetFile) -> BinaryIO:
+        """The content of a file of a task (`DatasetFile.from_dict` of an item of its `files`) as a stream."""
+        from . import datasets
+
+        return datasets.open_task_file(self.backend, dataset, file)
+
     # -- care --------------------------------------------------------------------------------------------
 
     def info(self) -> StoreInfo:
         """Counts and bytes, from the manifests alone."""
         jobs = self.jobs()
         trials, events, files = (sum(m.rows(t) for m in jobs) for t in ("trials", "events", "files"))
-        return StoreInfo(self.url, STORE_VERSION, len(jobs), trials, events, files, sum(m.size for m in jobs))
+        known = self.datasets()
+        size = sum(m.size for m in jobs) + sum(o.size for d in known for o in d.objects)
+        return StoreInfo(self.url, STORE_VERSION, len(jobs), trials, events, files, len(known), size)
 
     def verify(self, job: Manifest | None = None, contents: bool = False) -> VerifyReport:
-        """Compare every object of the jobs with its manifest; with `contents` unpack every file as well."""
+        """Compare every object of the jobs and datasets with its manifest; with `contents` unpack every file too."""
         report = VerifyReport()
         for job_id in [job.job_id] if job is not None else self.job_ids():
             report.jobs += 1
@@ -287,26 +371,50 @@ class Store:
             self._verify_objects(manifest, report)
             if contents and len(report.problems) == before:
                 self._verify_contents(manifest, report)
+        if job is None:
+            self._verify_datasets(report, contents)
         return report
 
     def _verify_objects(self, job: Manifest, report: VerifyReport) -> None:
         named = {job.path(o.name) for o in job.objects}
         for found in self.backend.objects(job.folder):
+            if found.name.endswith(PARTIAL):  # of a writer that was killed: nobody reads it, and gc removes it
+                continue
             if found.name not in named and not found.name.startswith(job.path("search/")):
                 report.problems.append(Problem(job.job_id, found.name, "the manifest does not name it"))
-        for stored in job.objects:
+        self._compare(job.job_id, job.folder, job.objects, report)
+
+    def _verify_datasets(self, report: VerifyReport, contents: bool) -> None:
+        from . import datasets
+
+        for name in datasets.names(self.backend):
+            for version in datasets.versions(self.backend, name):
+                before, label = len(report.problems), f"{name}@{version}"
+                try:
+                    found = self.dataset(label)
+                    self._compare(label, found.folder, found.objects, report)
+                    report.datasets += 1
+                    if contents and len(report.problems) == before:
+                        report.contents += datasets.read_all(self.backend, found)
+                except TraceflowError as error:
+                    report.problems.append(
+                        Problem(label, str(error.details.get("path", "manifest.json")), error.message)
+                    )
+
+    def _compare(self, owner: str, folder: str, objects: Iterable[StoredObject], report: VerifyReport) -> None:
+        for stored in objects:
             report.objects += 1
             try:
-                size, digest = self._digest(job.path(stored.name))
+                size, digest = self._digest(f"{folder}/{stored.name}")
             except FileNotFoundError:
-                report.problems.append(Problem(job.job_id, stored.name, "it is missing"))
+                report.problems.append(Problem(owner, stored.name, "it is missing"))
                 continue
             report.size += size
             if size != stored.size:
                 message = f"it has {size} bytes, the manifest says {stored.size}"
-                report.problems.append(Problem(job.job_id, stored.name, message))
+                report.problems.append(Problem(owner, stored.name, message))
             elif digest != stored.sha256:
-                report.problems.append(Problem(job.job_id, stored.name, "its digest is not the manifest's"))
+                report.problems.append(Problem(owner, stored.name, "its digest is not the manifest's"))
 
     def _digest(self, name: str) -> tuple[int, str]:
         digest = hashlib.sha256()
@@ -333,6 +441,8 @@ class Store:
 
         What was written to within the last `minutes` stays, since its writer may be alive.
         """
+        from . import datasets
+
         report = GcReport()
         for name in self.backend.folders(JOBS):
             try:
@@ -344,14 +454,25 @@ class Store:
                 if manifest is not None and revision == manifest.revision:
                     self._drop_partial(manifest.folder, minutes, dry_run, report)
                     continue
-                objects = list(self.backend.objects(f"{folder}/{revision}"))
-                if any(o.age < minutes * 60 for o in objects):
-                    continue
-                report.removed.append(f"{folder}/{revision}")
-                report.size += sum(o.size for o in objects)
-                if not dry_run:
-                    self.backend.delete_prefix(f"{folder}/{revision}")
+                if not self._became(name, revision):
+                    self._drop_folder(f"{folder}/{revision}", minutes, dry_run, report)
+        for folder in datasets.unfinished(self.backend):
+            self._drop_folder(folder, minutes, dry_run, report)
         return report
+
+    def _drop_folder(self, folder: str, minutes: float, dry_run: bool, report: GcReport) -> None:
+        objects = list(self.backend.objects(folder))
+        if any(o.age < minutes * 60 for o in objects):
+            return
+        report.removed.append(folder)
+        report.size += sum(o.size for o in objects)
+        if not dry_run:
+            self.backend.delete_prefix(folder)
+
+    def _became(self, job_id: str, revision: str) -> bool:
+        """Whether a writer made this revision the job's while its folders were looked through."""
+        manifest = self._manifest(job_id)
+        return manifest is not None and manifest.revision == revision
 
     def _drop_partial(self, prefix: str, minutes: float, dry_run: bool, report: GcReport) -> None:
         for found in list(self.backend.objects(prefix)):

@@ -7,9 +7,10 @@ to a block of events by its number and a writer needs little memory.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Any, BinaryIO
@@ -18,28 +19,29 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from traceflow_formats import jsontext
 from traceflow_formats.text import clean_text, clean_value
-from traceflow_formats.times import epoch_us
 
 from .manifest import StoredObject
-from .schema import TABLES, arrow_schema
+from .schema import TABLES, arrow_schema, microseconds
 
-__all__ = ["GROUP_BYTES", "GROUP_ROWS", "TableWriter", "fit_row", "fit_value"]
+__all__ = ["GROUP_BYTES", "GROUP_ROWS", "JSON_COLUMNS", "Hashing", "TableWriter", "fit_row", "fit_value"]
 
 GROUP_ROWS = 1024
 GROUP_BYTES = 16 << 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_JSON_COLUMNS = frozenset({"unknown_types", "warnings", "step_results", "extra"})
+JSON_COLUMNS = frozenset({"unknown_types", "warnings", "step_results", "extra"})
 
 
 class TableWriter:
-    """One table of a job, written as batches come. `stream` is the open object."""
+    """One table of a job, written as batches come. `stream` is the open object, `each` sees every row group."""
 
-    def __init__(self, table: str, stream: BinaryIO) -> None:
+    def __init__(self, table: str, stream: BinaryIO, each: Callable[[pa.Table], None] | None = None) -> None:
         columns = TABLES[table]
         self.name = f"{table}.parquet"
         self.schema = arrow_schema(table)
         self.rows = 0
-        self._out = _Hashing(stream)
+        self._each = each
+        self._metadata: list[pq.FileMetaData] = []
+        self._out = Hashing(stream)
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = 0
         self._writer = pq.ParquetWriter(
@@ -56,6 +58,7 @@ class TableWriter:
             write_statistics=[c.name for c in columns if c.statistics],
             write_page_checksum=True,
             store_schema=False,
+            metadata_collector=self._metadata,
         )
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -75,6 +78,8 @@ class TableWriter:
         while table.num_rows - done >= at_least:
             group = table.slice(done, GROUP_ROWS)
             self._writer.write_table(group, row_group_size=GROUP_ROWS)
+            if self._each is not None:
+                self._each(group)
             done += group.num_rows
         self.rows += done
         self._pending = table.slice(done).to_batches() if done < table.num_rows else []
@@ -88,19 +93,31 @@ class TableWriter:
         self._writer.close()
         return StoredObject(self.name, self._out.size, self._out.digest.hexdigest(), self.rows)
 
+    @property
+    def size(self) -> int:
+        """Bytes written."""
+        return self._out.size
+
+    @property
+    def metadata(self) -> pq.FileMetaData:
+        """The footer, when the table is finished."""
+        return self._metadata[-1]
+
     def drop(self) -> None:
         """Let go of the Parquet writer without writing: it would end its file when it is collected."""
         self._out.dropped = True
-        with contextlib.suppress(pa.ArrowException, OSError):
+        with contextlib.suppress(pa.ArrowException, OSError, RuntimeError):  # the last: of a footer that is not there
             self._writer.close()
 
 
 class TableObject:
     """A table whose object is open until the job is committed or dropped."""
 
-    def __init__(self, table: str, opened: AbstractContextManager[BinaryIO]) -> None:
+    def __init__(
+        self, table: str, opened: AbstractContextManager[BinaryIO], each: Callable[[pa.Table], None] | None = None
+    ) -> None:
         self._opened = opened
-        self.table = TableWriter(table, opened.__enter__())
+        self.table = TableWriter(table, opened.__enter__(), each)
 
     def finish(self) -> StoredObject:
         made = self.table.finish()
@@ -113,8 +130,8 @@ class TableObject:
             self._opened.__exit__(RuntimeError, RuntimeError("dropped"), None)
 
 
-class _Hashing:
-    """A stream for the Parquet writer that digests what passes."""
+class Hashing:
+    """A stream for a Parquet writer that digests what passes."""
 
     closed = False
 
@@ -170,31 +187,41 @@ def fit_row(table: str, row: Mapping[str, Any]) -> dict[str, Any]:
 def _fit(name: str, kind: pa.DataType, value: Any) -> Any:
     if value is None:
         return None
-    if name in _JSON_COLUMNS:
+    if name in JSON_COLUMNS:
         return jsontext.canonical(clean_value(value)[0]).decode() if value else None
     if name == "rewards":
         return [_reward(*pair) for pair in (value.items() if isinstance(value, Mapping) else value)]
-    return fit_value(kind, value)
+    return _rule(kind)(value)
 
 
 def fit_value(kind: pa.DataType, value: Any) -> Any:
     """The value as a column of that type takes it, null where it cannot hold it."""
-    if value is None:
-        return None
+    return None if value is None else _rule(kind)(value)
+
+
+@functools.cache
+def _rule(kind: pa.DataType) -> Callable[[Any], Any]:
+    """How a value, not null, is made to fit a type."""
     if pa.types.is_string(kind):
-        return clean_text(str(value))[0]
+        return _text
     if pa.types.is_boolean(kind):
-        return bool(value)
+        return bool
     if pa.types.is_integer(kind):
-        bits = kind.bit_width - 1
-        return value if isinstance(value, int) and -(1 << bits) <= value < 1 << bits else None
+        bound = 1 << (kind.bit_width - 1)
+        return lambda value: value if isinstance(value, int) and -bound <= value < bound else None
     if pa.types.is_floating(kind):
-        return _number(value)
+        return _number
     if pa.types.is_timestamp(kind):
-        return _time(value)
+        return _time
     if pa.types.is_list(kind):
-        return [fit_value(kind.value_type, item) for item in value]
+        rule = _rule(kind.value_type)
+        return lambda value: [None if item is None else rule(item) for item in value]
     raise AssertionError(f"no rule for {kind}")
+
+
+def _text(value: Any) -> str:
+    text = value if value.__class__ is str else str(value)
+    return text if text.isascii() else clean_text(text)[0]
 
 
 def _number(value: Any) -> float | None:
@@ -215,10 +242,7 @@ def _reward(name: str, value: Any) -> dict[str, Any]:
 
 def _time(value: Any) -> int | None:
     if isinstance(value, str):
-        try:
-            return epoch_us(value)
-        except OverflowError:
-            return None
+        return microseconds(value)
     if isinstance(value, datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
         delta = moment - _EPOCH

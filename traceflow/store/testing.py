@@ -147,6 +147,24 @@ class BackendContract:
         assert backend.read_bytes("a/commit") == winners[0]
         assert [o.name for o in backend.objects("a")] == ["a/commit"]
 
+    def test_a_swap_replaces_what_is_still_the_old_and_nothing_else(self, backend: Backend) -> None:
+        assert not backend.swap("a/commit", b"", b"1")
+        assert not backend.exists("a/commit")
+        assert backend.put_if_absent("a/commit", b"1")
+        assert backend.swap("a/commit", b"1", b"2")
+        assert not backend.swap("a/commit", b"1", b"3")
+        assert backend.read_bytes("a/commit") == b"2"
+        assert [o.name for o in backend.objects("a")] == ["a/commit"]
+
+    def test_an_object_that_was_carried_outlives_its_first_name(self, backend: Backend) -> None:
+        with backend.create("a/r1/one") as stream:
+            stream.write(b"12345")
+        backend.carry("a/r1/one", "a/r2/deep/one")
+        assert backend.read_bytes("a/r2/deep/one") == b"12345"
+        backend.delete_prefix("a/r1")
+        assert backend.read_bytes("a/r2/deep/one") == b"12345"
+        assert [(o.name, o.size) for o in backend.objects("a")] == [("a/r2/deep/one", 5)]
+
     def test_what_is_not_there_is_a_file_not_found(self, backend: Backend) -> None:
         for read in (backend.read_bytes, backend.size, backend.open_read):
             try:

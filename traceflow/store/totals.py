@@ -1,8 +1,8 @@
 """Totals of a trial, counted while its events stream by: steps, calls, tokens, money.
 
-Subagents are included; copied history and withdrawn events are not. When a gateway measured the calls, its lines
-are the tokens and the money. Otherwise the tokens are the sum over the model calls as far as every call states
-them, else what the source states for the run; nothing is estimated, and the two are never added.
+They are the numbers of the trial's ATIF trajectory with its subagents, counted by the same rules (`Tally`): copied
+history and withdrawn events are left out, a field is the sum over the calls where each states it, else what the
+source states for the run, else null. Where a gateway measured the calls, its lines are the tokens and the money.
 """
 
 from __future__ import annotations
@@ -10,105 +10,160 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from traceflow_formats.steps import Place
+from traceflow_formats.atif.tally import FIELDS, Sums, Tally, as_metrics, joined, merged, money
+from traceflow_formats.steps import Place, is_result
 from traceflow_formats.trace import Event, TraceLine
 
 from .rows import EventRow
 
 __all__ = ["Totals", "TotalsCounter"]
 
-_FIELDS = ("promptTokens", "completionTokens", "cachedTokens")
-_Numbers = tuple[tuple[int | None, int | None, int | None], float | None]  # the three counts, and the cost
-_CALLS = frozenset({"agent_message_chunk", "agent_thought_chunk", "tool_call", "plan", "usage"})
+_NO_CALL = frozenset({"prompt", "user_message_chunk", "tool_call_update", "error"})  # what opens other steps
+_REPEATED = 64  # model calls per agent whose usage may still be said again
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
     """What the events of one trial add up to; null where it is not known. Names are those of the trial's columns."""
 
-    n_events: int
-    n_steps: int
-    n_model_calls: int
-    n_tool_calls: int
-    prompt_tokens: int | None
-    completion_tokens: int | None
-    cached_tokens: int | None
-    cost_usd: float | None
+    n_events: int = 0
+    n_steps: int = 0
+    n_model_calls: int = 0
+    n_tool_calls: int = 0
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    cost_usd: float | None = None
 
     def as_row(self) -> dict[str, Any]:
         """The columns of the trial that they fill; `n_events` is the writer's."""
         return {name: getattr(self, name) for name in self.__slots__ if name != "n_events"}
 
 
+class _Agent:
+    """One agent: the numbers of each part of the trial, and the usage that may be said again."""
+
+    __slots__ = ("said", "steps", "tallies")
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.tallies: dict[str | None, Tally] = {}
+        self.said: dict[int, dict[str, Any]] = {}
+
+    def tally(self, part: str | None) -> Tally:
+        found = self.tallies.get(part)
+        if found is None:
+            found = self.tallies[part] = Tally()
+        return found
+
+
+def _paired(row: EventRow) -> bool:
+    """Whether the call of a result, or the result of a call, stands before it."""
+    return row.call_seq is not None and row.call_seq != row.seq
+
+
 class TotalsCounter:
     """Takes each event of one trial with its row and its step."""
 
-    __slots__ = ("_calls", "_gateway", "_model_calls", "_n", "_run", "_steps", "_tools", "_unnamed")
-
     def __init__(self) -> None:
-        self._n = self._steps = self._model_calls = self._tools = 0
-        self._calls: dict[tuple[str | None, ...], _Numbers] = {}  # said again for the same call, the last counts
-        self._unnamed: list[_Numbers] = []
-        self._gateway: list[_Numbers] = []
-        self._run: tuple[_Numbers, dict[str, Any] | None] | None = None
+        self._events = 0
+        self._agents: dict[str | None, _Agent] = {}
+        self._gateway = Sums()
 
     def add(self, event: Event | TraceLine, row: EventRow, place: Place | None) -> None:
-        self._n += 1
-        if row.copied or row.abandoned:
+        self._events += 1
+        kind = row.type
+        if place is None:
+            if kind == "usage":
+                self._outside(event, row)
             return
-        if place is not None and place.opens:
-            self._steps += 1
-            self._model_calls += row.type in _CALLS
-        if row.type == "tool_call":
-            self._tools += 1
-        elif row.type == "usage":
-            self._usage(event, row, place)
+        agent = self._agent(place.agent)
+        if place.opens:
+            agent.steps += 1
+            if kind not in _NO_CALL and not row.copied:
+                self._begins(agent.tally(row.step_name), event, place.step)
+        if row.copied:
+            return
+        if kind == "usage":
+            self._usage(agent, event, row, place.step)
+        elif kind == "tool_call":
+            tally = agent.tally(row.step_name)
+            tally.tool_calls += 1
+            if _paired(row):  # its result came before it
+                tally.answered(place.step)
+        elif kind == "tool_call_update" and _paired(row) and is_result(event.data["update"]):
+            agent.tally(row.step_name).answered(place.step)
 
-    def _usage(self, event: Event | TraceLine, row: EventRow, place: Place | None) -> None:
-        numbers = (row.prompt_tokens, row.completion_tokens, row.cached_tokens), row.cost_usd
+    def _agent(self, name: str | None) -> _Agent:
+        found = self._agents.get(name)
+        if found is None:
+            found = self._agents[name] = _Agent()
+        return found
+
+    def _begins(self, tally: Tally, event: Event | TraceLine, step: int) -> None:
+        extra = event.data.get("extra")
+        calls = extra.get("llmCallCount") if isinstance(extra, dict) else None
+        if type(calls) is not int or calls < 0:
+            calls = 1
+        if calls:
+            tally.begins(step, calls)
+
+    def _usage(self, agent: _Agent, event: Event | TraceLine, row: EventRow, step: int) -> None:
+        metrics = as_metrics(event.data["update"].get("usage"))
+        if not metrics:
+            return
+        said = agent.said
+        agent.tally(row.step_name).count(step, metrics, said.get(step))
+        said[step] = metrics
+        if len(said) > _REPEATED:
+            del said[next(iter(said))]
+
+    def _outside(self, event: Event | TraceLine, row: EventRow) -> None:
+        """Usage that is in no step: of a gateway, of the run, of the call that wrote a summary, or withdrawn."""
+        update = event.data.get("update")
+        metrics = as_metrics(update.get("usage") if isinstance(update, dict) else None)
         if row.usage_source == "gateway":
-            self._gateway.append(numbers)
-        elif row.scope == "call":
-            if row.message_id is None:
-                self._unnamed.append(numbers)
-            else:
-                key = (row.session_id, row.step_name, row.agent_id, row.message_id)
-                self._model_calls += place is None and key not in self._calls  # the call that wrote a summary
-                self._calls[key] = numbers
+            self._gateway.add(metrics)
         elif row.scope == "run":
-            usage = event.data["update"].get("usage")
-            extra = usage.get("extra") if isinstance(usage, dict) else None
-            whole = extra.get("includingSubagents") if isinstance(extra, dict) else None
-            self._run = numbers, whole if isinstance(whole, dict) else None
+            tally = self._agent(row.agent_id).tally(row.step_name)
+            whole = metrics.pop("extra", {}).get("includingSubagents")
+            tally.run, tally.run_with_children = metrics, as_metrics(whole)
+        elif row.compaction and not (row.copied or row.abandoned):
+            self._agent(row.agent_id).tally(row.step_name).compaction.add(metrics)
 
     def totals(self) -> Totals:
         """The sums so far."""
-        calls = self._gateway or [*self._calls.values(), *self._unnamed]
-        prompt, completion, cached = (self._tokens(position, calls) for position in range(3))
+        agents = list(self._agents.values())
+        tallies = [tally for agent in agents for tally in agent.tallies.values()]
+        found = self._gateway_totals() if self._gateway.calls else self._counted(agents)
         return Totals(
-            self._n, self._steps, self._model_calls, self._tools, prompt, completion, cached, self._cost(calls)
+            self._events,
+            sum(agent.steps for agent in agents),
+            sum(tally.model_calls for tally in tallies),
+            sum(tally.tool_calls for tally in tallies),
+            **{name: found.get(name) for name in (*FIELDS, "cost_usd")},
         )
 
-    def _tokens(self, position: int, calls: list[_Numbers]) -> int | None:
-        known = [count for counts, _ in calls if (count := counts[position]) is not None]
-        summed = sum(known) if known else None
-        if self._gateway or self._run is None:
-            return summed
-        run, whole = self._run
-        stated = run[0][position]
-        if whole is not None:
-            value = whole.get(_FIELDS[position])
-            if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63:
-                return value
-        if len(known) == len(calls) and summed is not None:
-            return summed
-        # some calls lack the number: a log of stdout states the output of a message only when the run is over
-        return stated if stated is not None else summed
+    def _gateway_totals(self) -> dict[str, Any]:
+        found = self._gateway.stated()
+        if self._gateway.priced != self._gateway.calls:
+            found.pop("cost_usd", None)  # part of the money is not the money
+        return found
 
-    def _cost(self, calls: list[_Numbers]) -> float | None:
-        costs = [cost for _, cost in calls]
-        if not self._gateway and self._run is not None and self._run[0][1] is not None:
-            return self._run[0][1]
-        if not costs or any(cost is None for cost in costs):
-            return None  # part of the money is not the money
-        return sum(cost for cost in costs if cost is not None)
+    def _counted(self, agents: list[_Agent]) -> dict[str, Any]:
+        parts: list[dict[str, Any]] = []
+        partly_priced = False
+        for agent in agents:
+            own, notes = joined([tally.totals() for tally in agent.tallies.values()] or [({}, {})])
+            partly_priced |= bool(notes.get("cost_partial"))
+            if any(t.model_calls or t.compaction.calls or t.run for t in agent.tallies.values()):
+                parts.append(own)
+        found = merged(parts)
+        main = self._agents.get(None)
+        runs = list(main.tallies.values()) if main is not None else []
+        if partly_priced:
+            found.pop("cost_usd", None)
+        elif runs and all("cost_usd" in (tally.run or {}) for tally in runs):
+            # what a source states for the run covers subagents that have no price of their own
+            found["cost_usd"] = money(part["cost_usd"] for part in parts if "cost_usd" in part)
+        return found | merged([tally.run_with_children or {} for tally in runs])

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 from traceflow_formats.trace import TraceLine
 
 from .backend import Backend
+from .decode import decode_batch
 from .manifest import Manifest
 from .reading import groups_of, open_table, reading
-from .rows import decode_batch
 
 __all__ = ["TraceReader"]
 

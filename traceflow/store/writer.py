@@ -19,6 +19,8 @@ from traceflow_formats.trace import Event, TraceLine
 
 from .backend import Backend
 from .encoder import EventEncoder
+from .grep_build import GrepIndexObject
+from .grep_index import NAME as GREP_INDEX
 from .layout import check_job_id, manifest_name, new_revision, revision_folder
 from .manifest import Manifest, StoredObject
 from .packs import PACK_SIZE, Packed, PackWriter, Readable
@@ -36,6 +38,8 @@ class JobWriter:
     another writer was faster; io_error when the disk is full or fails. All methods are for one thread.
     """
 
+    _written: tuple[str, ...] = ("trials", "events", "files")  # the tables that this attempt writes
+
     def __init__(self, backend: Backend, job_id: str, *, pack_size: int = PACK_SIZE) -> None:
         self.job_id = check_job_id(job_id)
         self.revision = new_revision()
@@ -52,12 +56,15 @@ class JobWriter:
         self._trials: set[str] = set()
         self._counts: dict[str, int] = {}
         self._paths: set[str] = set()
+        self._grep: GrepIndexObject | None = None  # where events are written
         self._open = True
-        if backend.exists(manifest_name(job_id)):
-            raise self._taken()
+        self._begin()
         with self._machine():
-            for table in ("trials", "events", "files"):
-                self._tables[table] = TableObject(table, self._create(f"{table}.parquet"))
+            for table in self._written:
+                if table == "events":
+                    self._grep = GrepIndexObject(self._create(GREP_INDEX))
+                each = self._grep.group if self._grep is not None and table == "events" else None
+                self._tables[table] = TableObject(table, self._create(f"{table}.parquet"), each)
 
     # -- what a job is made of ---------------------------------------------------------------------------
 
@@ -151,7 +158,9 @@ class JobWriter:
         status = "SKIPPED" if row.get("skipped_code") else str(row.get("status") or "UNSCORED")
         self._counts[status] = self._counts.get(status, 0) + 1
         offset, count = self._events_of.get(trial_id, (None, 0))
-        self._row("trials", {**row, "status": status, "n_events": count, "event_offset": offset})
+        written = self._row("trials", {**row, "status": status, "n_events": count, "event_offset": offset})
+        if self._grep is not None:
+            self._grep.trial(written)
 
     @contextlib.contextmanager
     def create_object(self, name: str) -> Iterator[BinaryIO]:
@@ -178,14 +187,14 @@ class JobWriter:
                 for table in ("trials", "files"):
                     self._flush(table)
                 objects = [table.finish() for table in self._tables.values()]
+                if self._grep is not None:
+                    objects.append(self._grep.finish(self._tables["events"].table))
                 self._tables.clear()
                 objects += [*self._packs.finish(), *self._objects]
                 manifest = Manifest(
                     self.job_id, self.revision, tuple(objects), self._counts, job or {}, report or {}, parsers or {}
                 )
-                name = manifest_name(self.job_id)
-                if not self._backend.put_if_absent(name, manifest.to_bytes(), self._folder):
-                    raise self._taken()
+                manifest = self._publish(manifest)
         except BaseException:
             self.abort()
             raise
@@ -199,6 +208,8 @@ class JobWriter:
         self._open = False
         for table in self._tables.values():
             table.drop()
+        if self._grep is not None:
+            self._grep.drop()
         self._packs.abort()
         with contextlib.suppress(OSError):
             if not self._committed():
@@ -211,6 +222,17 @@ class JobWriter:
         self.abort()
 
     # -- inside ------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Refuse what cannot end well, before anything is written."""
+        if self._backend.exists(manifest_name(self.job_id)):
+            raise self._taken()
+
+    def _publish(self, manifest: Manifest) -> Manifest:
+        """The one step that makes the revision the job."""
+        if not self._backend.put_if_absent(manifest_name(self.job_id), manifest.to_bytes(), self._folder):
+            raise self._taken()
+        return manifest
 
     def _create(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]:
         return self._backend.create(f"{self._folder}/{name}")
@@ -233,12 +255,15 @@ class JobWriter:
             raise ValueError(f"{path!r} is no path below the job's folder")
         self._paths.add(path)
 
-    def _row(self, table: str, row: Mapping[str, Any]) -> None:
+    def _row(self, table: str, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Take in a row; what it is made to fit its table."""
         rows = self._rows[table]
-        rows.append(fit_row(table, {**row, "job_id": self.job_id}))
+        fitted = fit_row(table, {**row, "job_id": self.job_id})
+        rows.append(fitted)
         if len(rows) >= GROUP_ROWS:
             with self._machine():
                 self._flush(table)
+        return fitted
 
     def _flush(self, table: str) -> None:
         rows = self._rows[table]

@@ -17,15 +17,14 @@ Every other fact in `extra` stands in the `extra` of the step, call or result: s
 durationMs as stop_reason, request_id, exit_code and duration_ms, the rest under its own name.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
+from .build import AtifBuilder, trajectory
+from .document import Built, Summary
+from .images import ImageSink
+
 if TYPE_CHECKING:
-    from .build import AtifBuilder, trajectory
     from .check import Problem, problems, strict_problems, validate_strict
-    from .document import Built, Summary
-    from .images import ImageSink
     from .read import Reading, Totals, Warned, read_trajectory
     from .to_trace import Describe, events_of
 
@@ -47,30 +46,19 @@ __all__ = [
     "validate_strict",
 ]
 
-_WHERE = {
-    "AtifBuilder": "build",
-    "trajectory": "build",
-    "Problem": "check",
-    "problems": "check",
-    "strict_problems": "check",
-    "validate_strict": "check",
-    "Built": "document",
-    "Summary": "document",
-    "ImageSink": "images",
-    "Reading": "read",
-    "Totals": "read",
-    "Warned": "read",
-    "read_trajectory": "read",
-    "Describe": "to_trace",
-    "events_of": "to_trace",
+
+_LATER = {
+    "check": ("Problem", "problems", "strict_problems", "validate_strict"),
+    "read": ("Reading", "Totals", "Warned", "read_trajectory"),
+    "to_trace": ("Describe", "events_of"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    """A name is imported when it is asked for: a writer does without the models, which take long to import."""
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """What reads documents is loaded when it is asked for: its models take longer to make than most conversions."""
     from importlib import import_module
 
-    value = globals()[name] = getattr(import_module(f".{_WHERE[name]}", __name__), name)
-    return value
+    for module, names in _LATER.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
-from .facts import ImageType, Version, valid_time
+from .facts import ImageType, valid_time
 
 __all__ = [
     "AUDIO_TYPES",
@@ -29,6 +29,18 @@ __all__ = [
     "ToolCall",
     "Trajectory",
     "TrajectoryHead",
+]
+
+Version = Literal[
+    "ATIF-v1.0",
+    "ATIF-v1.1",
+    "ATIF-v1.2",
+    "ATIF-v1.3",
+    "ATIF-v1.4",
+    "ATIF-v1.5",
+    "ATIF-v1.6",
+    "ATIF-v1.7",
+    "ATIF-v1.8",
 ]
 
 AudioType = Literal[

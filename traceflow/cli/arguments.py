@@ -1,0 +1,139 @@
+"""A small reader of command lines for commands that must start at once: options are a table, and so is the help.
+
+It reads what the other commands read: `--name value`, `--name=value`, `-n value`, `-n5`, flags joined (`-Fc`), `--`
+before words that begin with a dash. What it refuses ends with code 2 and a line that says why.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+__all__ = ["Option", "UsageError", "help_text", "parse"]
+
+
+class Option(NamedTuple):
+    """An option: its spellings, the key of its value, what it takes and what it is for.
+
+    `takes` is "" for a flag, else what the help calls the value. `many` collects values in a list; a `least` makes
+    the value a number.
+    """
+
+    names: tuple[str, ...]
+    key: str
+    help: str
+    takes: str = ""
+    many: bool = False
+    least: int | None = None
+    default: Any = None
+
+
+class UsageError(Exception):
+    """A command line that cannot be understood."""
+
+
+def parse(options: Sequence[Option], argv: Sequence[str], *, loose: bool = False) -> tuple[dict[str, Any], list[str]]:
+    """The values of all options by key, and the other words. `--help` and `-h` give {"help": True}.
+
+    With `loose` a word such as `-docker` is a word: short options stand alone.
+    """
+    by_name = {name: option for option in options for name in option.names}
+    values: dict[str, Any] = {o.key: o.default if o.takes else False for o in options}
+    words: list[str] = []
+    rest = list(argv)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            words += rest
+            break
+        if word in ("--help", "-h"):
+            return {"help": True}, []
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            option = _known(by_name, name)
+            if not option.takes:
+                if equals:
+                    raise UsageError(f"Option '{name}' does not take a value.")
+                values[option.key] = True
+            else:
+                _take(values, option, name, value if equals else _next(rest, name))
+        elif word.startswith("-") and len(word) > 1 and not (loose and len(word) > 2):
+            _short(word[1:], rest, by_name, values)
+        else:
+            words.append(word)
+    return values, words
+
+
+def _short(letters: str, rest: list[str], by_name: dict[str, Option], values: dict[str, Any]) -> None:
+    while letters:
+        name, letters = f"-{letters[0]}", letters[1:]
+        option = _known(by_name, name)
+        if option.takes:
+            _take(values, option, name, letters or _next(rest, name))
+            return
+        values[option.key] = True
+
+
+def _known(by_name: dict[str, Option], name: str) -> Option:
+    if name not in by_name:
+        close = [known for known in by_name if len(name) > 3 and known.startswith(name)]
+        hint = f" Did you mean {' or '.join(sorted(close))}?" if close else ""
+        raise UsageError(f"No such option: {name}{hint}")
+    return by_name[name]
+
+
+def _next(rest: list[str], name: str) -> str:
+    if not rest:
+        raise UsageError(f"Option '{name}' requires an argument.")
+    return rest.pop(0)
+
+
+def _take(values: dict[str, Any], option: Option, name: str, text: str) -> None:
+    value: Any = text
+    if option.least is not None:
+        try:
+            value = int(text)
+        except ValueError:
+            raise UsageError(f"Invalid value for '{name}': {text!r} is not a valid integer.") from None
+        if value < option.least:
+            raise UsageError(f"Invalid value for '{name}': {value} is not in the range x>={option.least}.")
+    if option.many:
+        values[option.key] = [*(values[option.key] or ()), value]
+    else:
+        values[option.key] = value
+
+
+def help_text(usage: str, what: str, arguments: Sequence[tuple[str, str]], options: Sequence[Option]) -> str:
+    """The help of a command, as wide as the terminal, 100 columns at most."""
+    width = min(shutil.get_terminal_size((100, 24)).columns, 100)
+    rows = [(_spelled(option), option.help) for option in options] + [("-h, --help", "Show this message and exit.")]
+    column = min(max(len(left) for left, _ in [*rows, *arguments]) + 4, 38)
+    out = [f"Usage: {usage}", "", *_wrapped(what, 2, width), ""]
+    for title, some in (("Arguments:", arguments), ("Options:", rows)):
+        if some:
+            out += [title, *(line for row in some for line in _row(*row, column, width)), ""]
+    return "\n".join(out[:-1]) + "\n"
+
+
+def _spelled(option: Option) -> str:
+    names = ", ".join(sorted(option.names, key=lambda name: (name.startswith("--"), name)))
+    return f"{names} {option.takes}" if option.takes else names
+
+
+def _row(left: str, right: str, column: int, width: int) -> list[str]:
+    lines = _wrapped(right, column, width)
+    if len(left) + 4 > column:
+        return [f"  {left}", *lines]
+    return [f"  {left}".ljust(column) + lines[0][column:], *lines[1:]]
+
+
+def _wrapped(text: str, indent: int, width: int) -> list[str]:
+    lines, line = [], ""
+    for word in text.split():
+        if line and indent + len(line) + 1 + len(word) > width:
+            lines.append(" " * indent + line)
+            line = word
+        else:
+            line = f"{line} {word}" if line else word
+    return [*lines, " " * indent + line]

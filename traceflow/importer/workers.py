@@ -1,0 +1,350 @@
+"""Worker processes that parse trials while the importer stores their files.
+
+Each worker has a pipe of its own, so it ends with the importer whatever ends that; it takes a few trials at a time
+and leaves their rows in a file of the spool (Arrow IPC), with the totals and the report of each as the answer. The
+importer takes the answers in the order of the trials, so that the result does not depend on who was faster, and has
+only so many trials under way that neither memory nor spool grow with the job.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+from traceflow_formats.errors import TraceflowError
+
+from ..store import Totals
+from .parse import Parsing, TrialTask
+
+__all__ = ["ParsedTrial", "ParsedTrials", "Workers", "parsed_trials", "usable_cpus"]
+
+_BATCH_TRIALS = 32
+_BATCH_BYTES = 4 << 20
+_WORTH = 24 << 20  # bytes of a job that take longer to parse than workers take to start
+_TRIAL_COST = 40_000  # what a trial costs beyond its bytes, in bytes
+_LONG_TASK = 200  # paths to ignore that make a task a long message
+_AHEAD = 2  # batches per worker that wait in its pipe or are in hand
+
+
+@dataclass
+class ParsedTrial:
+    """The rows of a trial: iterate `batches` once, and only then read `totals` and `report`."""
+
+    batches: Iterator[pa.RecordBatch]
+    parsing: Parsing | None = None
+    answer: tuple[Totals, dict[str, Any] | None] | None = None
+
+    @property
+    def totals(self) -> Totals:
+        return self.answer[0] if self.answer is not None else self._parsing().totals()
+
+    @property
+    def report(self) -> dict[str, Any] | None:
+        return self.answer[1] if self.answer is not None else self._parsing().report()
+
+    def _parsing(self) -> Parsing:
+        assert self.parsing is not None
+        return self.parsing
+
+
+class ParsedTrials(Protocol):
+    """Parsed trials in the order of their tasks."""
+
+    def ready(self) -> bool:
+        """Whether the next one can be had without waiting or working for it."""
+
+    def __next__(self) -> ParsedTrial: ...
+
+
+@contextmanager
+def parsed_trials(tasks: Iterable[TrialTask], workers: Workers | None, count: int, size: int) -> Iterator[ParsedTrials]:
+    """The trials of one job, parsed by the workers when they are worth it, else here, one after the other.
+
+    There are `count` tasks of `size` bytes in all; each is taken shortly before it is needed.
+    """
+    if workers is not None and workers.worth(count, size):
+        with workers.parsing(tasks) as stream:
+            yield stream
+    else:
+        yield _Here(tasks)
+
+
+class _Here:
+    """Parses in this process, each trial when it is asked for."""
+
+    def __init__(self, tasks: Iterable[TrialTask]) -> None:
+        self._tasks = iter(tasks)
+
+    def ready(self) -> bool:
+        return False
+
+    def __next__(self) -> ParsedTrial:
+        parsing = Parsing(next(self._tasks))
+        return ParsedTrial(parsing.batches, parsing)
+
+
+@dataclass
+class _Worker:
+    process: BaseProcess
+    pipe: Connection
+    pending: deque[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What became of one batch of tasks: for each trial its batches' number, totals and report."""
+
+    path: str | None
+    trials: tuple[tuple[int, Totals, dict[str, Any] | None], ...] = ()
+    error: TraceflowError | OSError | None = None
+    crash: str | None = None
+
+
+def usable_cpus() -> int:
+    """CPUs that this process may use, at most eight: the importer's own work bounds what more would bring."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(count, 8)
+
+
+class Workers:
+    """`count` worker processes for any number of jobs, started when they are first needed. Close it at the end.
+
+    `always` starts them for every job with more than one trial; else only for those that are larger than their start
+    costs. With a count of 1 there are none: one process parses fastest by itself.
+    """
+
+    def __init__(self, count: int, always: bool = True) -> None:
+        self.count = count
+        self.always = always
+        self._workers: list[_Worker] = []
+        self._spool: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def worth(self, count: int, size: int) -> bool:
+        """Whether a job of so many trials and bytes is for the workers."""
+        if self.count < 2 or count < 2:
+            return False
+        return self.always or size + count * _TRIAL_COST > _WORTH
+
+    def close(self) -> None:
+        """End the processes, whatever they are doing."""
+        workers, self._workers = self._workers, []
+        for worker in workers:
+            worker.pipe.close()
+            worker.process.terminate()
+        for worker in workers:
+            worker.process.join(5)
+            if worker.process.exitcode is None:
+                worker.process.kill()
+                worker.process.join()
+        if self._spool is not None:
+            self._spool.cleanup()
+            self._spool = None
+
+    def _start(self) -> None:
+        if self._workers:
+            return
+        self._spool = tempfile.TemporaryDirectory(prefix="traceflow-parse-")
+        context = multiprocessing.get_context("spawn")
+        with _interrupts_ignored():
+            for _ in range(self.count):
+                ours, theirs = context.Pipe()
+                process = context.Process(target=_serve, args=(theirs, self._spool.name), daemon=True)
+                process.start()
+                theirs.close()
+                self._workers.append(_Worker(process, ours, deque()))
+
+    @contextmanager
+    def parsing(self, tasks: Iterable[TrialTask]) -> Iterator[ParsedStream]:
+        """A stream of the parsed trials of one job, in the order of the tasks."""
+        self._start()
+        stream = ParsedStream(self._workers, tasks)
+        try:
+            yield stream
+        except BaseException:
+            self.close()  # what is under way is no longer wanted
+            raise
+
+
+class ParsedStream:
+    """Parsed trials in order. `ready()` tells whether the next one can be had without waiting."""
+
+    def __init__(self, workers: list[_Worker], tasks: Iterable[TrialTask]) -> None:
+        self._workers = workers
+        self._source = _batches(tasks)
+        self._sent = 0
+        self._next = 0
+        self._answers: dict[int, _Answer] = {}
+        self._done = False
+        self._held: list[TrialTask] | None = None
+        self._trials: Iterator[ParsedTrial] | None = None
+        self._left = 0
+        self._fill()
+
+    def ready(self) -> bool:
+        """Whether the next trial has come."""
+        if self._left:
+            return True
+        self._collect(0)
+        return self._next in self._answers
+
+    def __iter__(self) -> Iterator[ParsedTrial]:
+        return self
+
+    def __next__(self) -> ParsedTrial:
+        while not self._left:
+            if self._done and self._next >= self._sent:
+                raise StopIteration
+            while self._next not in self._answers:
+                self._collect(None)
+            answer = self._answers.pop(self._next)
+            self._next += 1
+            if answer.error is not None:
+                raise answer.error
+            if answer.crash is not None:
+                raise RuntimeError(answer.crash)
+            self._fill()
+            self._trials, self._left = _trials_of(answer), len(answer.trials)
+        assert self._trials is not None
+        self._left -= 1
+        return next(self._trials)
+
+    def _fill(self) -> None:
+        """Give each worker something to do; the batches that wait for their turn are bounded as well."""
+        most = _AHEAD * len(self._workers) * 2
+        while not self._done and self._sent - self._next < most:
+            worker = min(self._workers, key=lambda w: len(w.pending))
+            if len(worker.pending) >= _AHEAD:
+                return
+            batch = self._held or next(self._source, None)
+            if batch is None:
+                self._done = True
+                return
+            self._held = batch
+            if worker.pending and sum(len(task.ignored) for task in batch) > _LONG_TASK:
+                return  # it may not fit into the pipe of a worker that waits to be heard
+            self._held = None
+            try:
+                worker.pipe.send((self._sent, batch))
+            except OSError:
+                raise _died(worker) from None
+            worker.pending.append(self._sent)
+            self._sent += 1
+
+    def _collect(self, timeout: float | None) -> None:
+        """Take the answers that are there; with no timeout wait for one."""
+        busy = [w for w in self._workers if w.pending]
+        for pipe in wait([w.pipe for w in busy], timeout):
+            worker = next(w for w in busy if w.pipe is pipe)
+            try:
+                number, answer = worker.pipe.recv()
+            except (EOFError, OSError):
+                raise _died(worker) from None
+            worker.pending.remove(number)
+            self._answers[number] = answer
+        self._fill()
+
+
+def _died(worker: _Worker) -> TraceflowError:
+    worker.process.join(5)
+    return TraceflowError(
+        "io_error",
+        f"a worker process ended (exit code {worker.process.exitcode}), perhaps for want of memory; nothing was "
+        "imported: run it again with --jobs 1",
+    )
+
+
+def _batches(tasks: Iterable[TrialTask]) -> Iterator[list[TrialTask]]:
+    """Tasks in groups that are worth a message: few trials, or few bytes."""
+    group: list[TrialTask] = []
+    size = 0
+    for task in tasks:
+        if group and (len(group) >= _BATCH_TRIALS or size + task.size > _BATCH_BYTES):
+            yield group
+            group, size = [], 0
+        group.append(task)
+        size += task.size
+    if group:
+        yield group
+
+
+def _trials_of(answer: _Answer) -> Iterator[ParsedTrial]:
+    """The trials of one answer; their file is removed when the last one was taken."""
+    assert answer.path is not None
+    try:
+        options = pa.ipc.IpcReadOptions(use_threads=False)
+        with pa.memory_map(answer.path) as file, pa.ipc.open_stream(file, options=options) as reader:
+            for count, totals, report in answer.trials:
+                yield ParsedTrial((reader.read_next_batch() for _ in range(count)), None, (totals, report))
+    finally:
+        with suppress(OSError):
+            os.unlink(answer.path)  # noqa: PTH108
+
+
+# -- in the worker -----------------------------------------------------------------------------------------
+
+
+def _serve(pipe: Connection, spool: str) -> None:
+    """Answer tasks until the importer is gone. An interrupt is the importer's to handle."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while True:
+        try:
+            number, tasks = pipe.recv()
+            pipe.send((number, _answer(Path(spool, f"{os.getpid()}-{number}.arrow"), tasks)))
+        except (EOFError, OSError):
+            return
+
+
+def _answer(path: Path, tasks: list[TrialTask]) -> _Answer:
+    from ..store.schema import arrow_schema
+
+    found: list[tuple[int, Totals, dict[str, Any] | None]] = []
+    try:
+        with (
+            pa.OSFile(str(path), "wb") as file,
+            pa.ipc.new_stream(file, arrow_schema("events")) as out,
+        ):
+            for task in tasks:
+                parsing = Parsing(task)
+                count = 0
+                for batch in parsing.batches:
+                    out.write_batch(batch)
+                    count += 1
+                found.append((count, parsing.totals(), parsing.report()))
+    except (TraceflowError, OSError) as error:
+        return _Answer(None, error=error)
+    except Exception:
+        import traceback
+
+        return _Answer(None, crash=traceback.format_exc())
+    return _Answer(str(path), tuple(found))
+
+
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Children begin with interrupts ignored: Ctrl-C goes to all of them, and the importer ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,46 @@
+"""What the grep index is made of: hashed 4-grams of folded bytes. Indexing and asking use these same functions.
+
+Folding makes equal what RE2 takes for equal when it ignores case: ASCII letters become small, and the two signs
+outside ASCII that fold to one (U+212A to k, U+017F to s) become it. Other letters stay as they are; a pattern that
+needs them in any case is not answered by the index.
+"""
+
+from __future__ import annotations
+
+__all__ = ["BUCKETS", "BUCKET_BITS", "FACTOR", "GRAM", "bucket", "buckets", "fold", "folds_odd", "lower"]
+
+GRAM = 4  # bytes
+BUCKET_BITS = 18
+BUCKETS = 1 << BUCKET_BITS
+FACTOR = 0x9E3779B1  # multiplicative hashing: the high bits of the product
+
+_LOWER = bytes(range(65)) + bytes(range(97, 123)) + bytes(range(91, 256))
+_KELVIN, _LONG_S = "\u212a".encode(), "\u017f".encode()
+
+
+def lower(data: bytes) -> bytes:
+    """UTF-8 with the ASCII letters small; places stay what they are."""
+    return data.translate(_LOWER)
+
+
+def folds_odd(data: bytes) -> bool:
+    """Whether folding shortens the text, so that places in it move."""
+    return _LONG_S in data or _KELVIN in data
+
+
+def fold(data: bytes) -> bytes:
+    """UTF-8 as the index has it."""
+    out = data.translate(_LOWER)
+    if _LONG_S in out:
+        out = out.replace(_LONG_S, b"s")
+    return out.replace(_KELVIN, b"k") if _KELVIN in out else out
+
+
+def bucket(gram: bytes) -> int:
+    """The bucket of four bytes."""
+    return (int.from_bytes(gram, "little") * FACTOR & 0xFFFFFFFF) >> (32 - BUCKET_BITS)
+
+
+def buckets(literal: bytes) -> list[int]:
+    """The buckets of a folded literal, each once, in the order they come."""
+    return list(dict.fromkeys(bucket(literal[at : at + GRAM]) for at in range(len(literal) - GRAM + 1)))

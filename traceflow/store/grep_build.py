@@ -1,0 +1,227 @@
+"""Building `events.grep`: the 4-grams of each block of events as they are written, and the footer at the end.
+
+The work is done by Arrow on whole blocks: the text is folded, read as 32-bit words at each of the four places a
+word can begin, hashed, and scattered into a bitmap. Memory is bounded by a segment of 256 blocks, 8 MiB.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import struct
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, BinaryIO, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import zstandard
+
+from .backend import Backend
+from .grams import BUCKET_BITS, BUCKETS, FACTOR, GRAM, fold
+from .grep_index import COLUMNS, FRAME_BUCKETS, MAGIC, NAME, SEGMENT_BLOCKS, VERSION
+from .manifest import Manifest, StoredObject
+from .tables import TableWriter
+
+__all__ = ["GrepIndexObject", "GrepIndexWriter", "block_grams", "build_index"]
+
+_BITMAP = BUCKETS // 8
+_ALL = b"\xff" * _BITMAP
+_NONE = bytes(_BITMAP)
+_PART = 4 << 20  # bytes of text that are hashed at once
+_LEVEL = 3
+_TRIAL = ("trial_id", "trial_name", "task_name", "agent", "model", "event_offset", "n_events")
+_OPTIONS = pc.InversePermutationOptions(max_index=BUCKETS - 1, output_type=pa.int32())
+
+
+def block_grams(text: pa.ChunkedArray) -> bytes:
+    """The bitmap of the 4-grams of a column of strings; some may be of two neighbours."""
+    data = fold(b"".join(map(_bytes_of, text.chunks)))
+    if len(data) <= _PART:
+        return _grams(data)
+    found = 0
+    for at in range(0, len(data), _PART - GRAM):
+        found |= int.from_bytes(_grams(data[at : at + _PART]), "little")
+    return found.to_bytes(_BITMAP, "little")
+
+
+def _bytes_of(chunk: pa.Array) -> bytes:
+    """The characters of an array of strings, as they lie in its buffer."""
+    if not len(chunk):
+        return b""
+    _, offsets, data = chunk.buffers()
+    if data is None:
+        return b""
+    width = 8 if pa.types.is_large_string(chunk.type) else 4
+    kind = "<q" if width == 8 else "<i"
+    start, end = (struct.unpack_from(kind, offsets, width * n)[0] for n in (chunk.offset, chunk.offset + len(chunk)))
+    return bytes(memoryview(data)[start:end])
+
+
+def _grams(data: bytes) -> bytes:
+    buffer = pa.py_buffer(data)
+    hashes = []
+    for start in range(GRAM):
+        count = (len(data) - start) // GRAM
+        if count > 0:
+            words = pa.Array.from_buffers(pa.uint32(), count, [None, buffer.slice(start, count * GRAM)])
+            product = pc.multiply(words, pa.scalar(FACTOR, pa.uint32()))
+            hashes.append(pc.shift_right(product, pa.scalar(32 - BUCKET_BITS, pa.uint32())).view(pa.int32()))
+    if not hashes:
+        return _NONE
+    scattered = pc.call_function("inverse_permutation", [pa.chunked_array(hashes)], _OPTIONS).combine_chunks()
+    if not scattered.null_count:
+        return _ALL
+    return scattered.buffers()[0][:_BITMAP].to_pybytes()  # type: ignore[no-any-return]
+
+
+class Writable(Protocol):
+    """What an index is written to."""
+
+    def write(self, data: Any, /) -> int: ...
+
+
+class GrepIndexWriter:
+    """Writes an index: a `block` for each row group, then `finish`."""
+
+    def __init__(self, stream: Writable) -> None:
+        self._stream = stream
+        self._at = 0
+        self._bitmaps: list[bytes] = []
+        self._segments: list[tuple[int, int]] = []
+        self._lengths: list[int] = []
+        self._compressor = zstandard.ZstdCompressor(level=_LEVEL)
+        self._write(MAGIC)
+
+    def block(self, text: pa.ChunkedArray) -> None:
+        """Take in the text of the next row group."""
+        self._bitmaps.append(block_grams(text))
+        if len(self._bitmaps) == SEGMENT_BLOCKS:
+            self._end_segment()
+
+    def finish(self, metadata: pq.FileMetaData, events_size: int, trials: Iterable[Mapping[str, Any]]) -> None:
+        """Write the footer. `metadata` is that of events.parquet, `trials` the rows of the job's trials."""
+        if self._bitmaps:
+            self._end_segment()
+        head = {
+            "version": VERSION,
+            "events": events_size,
+            "columns": list(COLUMNS),
+            "trials": [[trial[name] for name in _TRIAL] for trial in trials if trial["n_events"]],
+            "segments": self._segments,
+            "blocks": metadata.num_row_groups,
+        }
+        numbers = array("Q", self._lengths)
+        groups = [metadata.row_group(n) for n in range(metadata.num_row_groups)]
+        numbers.extend(group.num_rows for group in groups)
+        places = {metadata.schema.column(n).path: n for n in range(metadata.num_columns)}
+        for name in COLUMNS:
+            chunks = [group.column(places[name]) for group in groups]
+            numbers.extend(c.dictionary_page_offset if c.has_dictionary_page else c.data_page_offset for c in chunks)
+            numbers.extend(c.total_compressed_size for c in chunks)
+        if sys.byteorder == "big":
+            numbers.byteswap()
+        text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        footer = self._compressor.compress(text + b"\n" + numbers.tobytes())
+        start = self._at
+        self._write(footer)
+        self._write(start.to_bytes(8, "little") + len(footer).to_bytes(8, "little") + MAGIC)
+
+    def _end_segment(self) -> None:
+        bitmaps, self._bitmaps = self._bitmaps, []
+        self._segments.append((self._at, len(bitmaps)))
+        data = _by_bucket(bitmaps)
+        width = len(data) // BUCKETS * FRAME_BUCKETS
+        for start in range(0, len(data), width):
+            frame = self._compressor.compress(data[start : start + width])
+            self._lengths.append(len(frame))
+            self._write(frame)
+
+    def _write(self, data: bytes) -> None:
+        self._stream.write(data)
+        self._at += len(data)
+
+
+class GrepIndexObject:
+    """The index of a job that is being written: its object is open until the job is committed or dropped."""
+
+    def __init__(self, opened: AbstractContextManager[BinaryIO]) -> None:
+        self._opened = opened
+        self._stream = _Digesting(opened.__enter__())
+        self._writer = GrepIndexWriter(self._stream)
+        self._trials: list[dict[str, Any]] = []
+
+    def group(self, group: pa.Table) -> None:
+        """Take in a row group of events."""
+        self._writer.block(group.column("text"))
+
+    def trial(self, row: Mapping[str, Any]) -> None:
+        """Take in a trial; only what the index holds of it is kept."""
+        self._trials.append({name: row.get(name) for name in _TRIAL})
+
+    def finish(self, events: TableWriter) -> StoredObject:
+        """End the index of these events, which are finished."""
+        self._writer.finish(events.metadata, events.size, self._trials)
+        self._opened.__exit__(None, None, None)
+        return StoredObject(NAME, self._stream.size, self._stream.digest.hexdigest())
+
+    def drop(self) -> None:
+        with contextlib.suppress(RuntimeError, OSError):
+            self._opened.__exit__(RuntimeError, RuntimeError("dropped"), None)
+
+
+class _Digesting:
+    """A stream that digests what is written."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.digest = hashlib.sha256()
+        self.size = 0
+
+    def write(self, data: Any) -> int:
+        self._stream.write(data)
+        self.digest.update(data)
+        self.size += len(data)
+        return len(data)
+
+
+def _by_bucket(bitmaps: list[bytes]) -> memoryview:
+    """The bitmaps of blocks turned: for each bucket a bit for each block. What most blocks have, all have."""
+    groups: list[pa.Array] = []
+    count = pa.repeat(pa.scalar(0, pa.uint16()), BUCKETS)
+    for number, bitmap in enumerate(bitmaps):
+        bits = pa.Array.from_buffers(pa.bool_(), BUCKETS, [None, pa.py_buffer(bitmap)])
+        count = pc.add(count, bits.cast(pa.uint16()))
+        shifted = pc.shift_left(bits.cast(pa.uint8()), pa.scalar(number % 8, pa.uint8()))
+        if number % 8:
+            groups[-1] = pc.bit_wise_or(groups[-1], shifted)
+        else:
+            groups.append(shifted)
+    most = pc.greater(count, pa.scalar(len(bitmaps) // 2, pa.uint16()))
+    out = bytearray(BUCKETS * len(groups))
+    full = pa.scalar(0xFF, pa.uint8())
+    for number, group in enumerate(groups):
+        whole = pc.if_else(most, full, group)
+        out[number :: len(groups)] = memoryview(whole.buffers()[1])[:BUCKETS]
+    return memoryview(out)
+
+
+def build_index(
+    backend: Backend, job: Manifest, progress: Callable[[int, str], None] = lambda amount, word: None
+) -> str:
+    """Make the index of a job that was written without one, beside its objects; the name of it."""
+    from .reading import open_table, trial_rows
+
+    name = job.path(f"search/{NAME}")
+    stored = job.object("events.parquet")
+    with open_table(backend, job, "events") as file, backend.create(name) as stream:
+        writer = GrepIndexWriter(stream)
+        for number in range(file.num_row_groups):
+            writer.block(file.read_row_group(number, columns=["text"]).column("text"))
+            progress(file.metadata.row_group(number).num_rows, job.job_id)
+        writer.finish(file.metadata, stored.size if stored is not None else 0, trial_rows(backend, job))
+    return name
