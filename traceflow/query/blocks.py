@@ -15,7 +15,7 @@ from traceflow.store.backend import Backend
 from traceflow.store.grams import folds_odd, lower
 from traceflow.store.grep_index import BadIndexError, GrepIndex, IndexedTrial
 from traceflow.store.manifest import Manifest
-from traceflow.store.pages import BadPageError, Strings, read_numbers, read_strings, read_text
+from traceflow.store.pages import BadPageError, Strings, read_numbers, read_strings, split_page, text_page
 
 from .hits import Hit
 from .literals import AllOf, Condition
@@ -61,7 +61,7 @@ class Blocks:
         out: list[Hit] = []
         starts = self._index.starts
         for block, some in groupby(numbers, key=lambda number: bisect_right(starts, number) - 1):
-            text = read_text(self._chunk("text", block), self._index.rows[block])
+            text = self._text(block)
             places = [number - starts[block] for number in some]
             out += self.hits([Row(block, at, text.data[text.starts[at] : text.ends[at]]) for at in places])
         return out
@@ -79,6 +79,10 @@ class Blocks:
         if len(data) != length:
             raise BadPageError("events.parquet is too short")
         return data
+
+    def _text(self, block: int) -> Strings:
+        rows = self._index.rows[block]
+        return split_page(text_page(self._chunk("text", block), rows), rows)
 
     def hits(self, found: list[Row]) -> list[Hit]:
         """The events themselves; `found` are of one block."""
@@ -158,8 +162,14 @@ class BlockSearch(Blocks):
 
     def _block(self, block: int) -> list[Row]:
         rows = self._index.rows[block]
-        text = read_text(self._chunk("text", block), rows)
-        wanted = self._wanted(text, rows)
+        page = text_page(self._chunk("text", block), rows)
+        small = None if folds_odd(page) else lower(page)  # places move where a letter shrinks when it is folded
+        if small is not None and not _holds(self._condition, small):
+            return []  # most blocks that cannot be told from the right ones end here
+        text = split_page(page, rows)
+        wanted: Sequence[int] = (
+            range(rows) if small is None else sorted(_rows_of(self._condition, text._replace(data=small)))
+        )
         if self._kept is not None:
             wanted = [at for at in wanted if self._kept[self._trial_number(block, at)]]
         if self._types is not None and wanted:
@@ -172,13 +182,6 @@ class BlockSearch(Blocks):
             if search(piece):
                 out.append(Row(block, at, piece))
         return out
-
-    def _wanted(self, text: Strings, rows: int) -> Sequence[int]:
-        """The rows that fulfil the condition."""
-        if folds_odd(text.data):  # places move when such text is folded
-            return range(rows)
-        small = text._replace(data=lower(text.data))
-        return sorted(_rows_of(self._condition, small))
 
 
 def _blocks_of(condition: Condition, index: GrepIndex) -> set[int]:
@@ -193,6 +196,13 @@ def _blocks_of(condition: Condition, index: GrepIndex) -> set[int]:
         if every and not found:
             break
     return found or set()
+
+
+def _holds(condition: Condition, data: bytes) -> bool:
+    """Whether folded bytes fulfil a condition, wherever in them."""
+    if isinstance(condition, bytes):
+        return condition in data
+    return (all if isinstance(condition, AllOf) else any)(_holds(part, data) for part in condition.parts)
 
 
 def _rows_of(condition: Condition, text: Strings) -> set[int]:

@@ -201,7 +201,7 @@ def _by_bucket(bitmaps: list[bytes]) -> memoryview:
             groups[-1] = pc.bit_wise_or(groups[-1], shifted)
         else:
             groups.append(shifted)
-    most = pc.greater(count, pa.scalar(len(bitmaps) // 2, pa.uint16()))
+    most = pc.greater(count, pa.scalar(len(bitmaps) * 3 // 4, pa.uint16()))
     out = bytearray(BUCKETS * len(groups))
     full = pa.scalar(0xFF, pa.uint8())
     for number, group in enumerate(groups):

@@ -2,8 +2,8 @@
 
 A block is a row group of events.parquet. For each there is a set of hashed 4-grams of its text, in 2^18 buckets.
 Blocks are gathered into segments of up to 256. A segment is 256 zstd frames, each of 1,024 buckets; a bucket is a
-bit for each block of the segment, filled up to whole bytes. One that more than half of the blocks have is written
-as if all had it: such a bucket tells little and takes most room. A question reads the frames of its 4-grams.
+bit for each block of the segment, filled up to whole bytes. One that more than three quarters of the blocks have is
+written as if all had it: such a bucket tells little and takes most room. A question reads the frames of its 4-grams.
 
     "TFGREP01"
     segments, one after the other

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import zstandard
 
-__all__ = ["BadPageError", "Strings", "optional_strings", "read_numbers", "read_strings", "read_text"]
+__all__ = ["BadPageError", "Strings", "optional_strings", "read_numbers", "read_strings", "split_page", "text_page"]
 
 _DATA, _DICTIONARY = 0, 2  # page types
 _PLAIN, _PLAIN_DICTIONARY, _RLE_DICTIONARY = 0, 2, 8  # encodings
@@ -38,12 +38,17 @@ class Strings(NamedTuple):
     ends: list[int]
 
 
-def read_text(chunk: bytes, rows: int) -> Strings:
-    """A required, plain column of strings in one page: the page as it is, not copied apart."""
+def text_page(chunk: bytes, rows: int) -> bytes:
+    """The one page of a required, plain column of strings: a length of four bytes before each."""
     pages = list(_pages(chunk, rows))
     if len(pages) != 1 or pages[0][0].encoding != _PLAIN:
         raise BadPageError("more than one page of text")
-    data = pages[0][1]
+    data: bytes = pages[0][1]
+    return data
+
+
+def split_page(data: bytes, rows: int) -> Strings:
+    """Where the strings of a page lie; nothing is copied."""
     starts, ends = [], []
     at = 0
     unpack = struct.Struct("<I").unpack_from

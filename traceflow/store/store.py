@@ -6,7 +6,6 @@ read for as long as the job is not deleted.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
@@ -417,6 +416,8 @@ class Store:
                 report.problems.append(Problem(owner, stored.name, "its digest is not the manifest's"))
 
     def _digest(self, name: str) -> tuple[int, str]:
+        import hashlib
+
         digest = hashlib.sha256()
         size = 0
         with self.backend.open_read(name) as stream:
