@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from . import claude_code, codex, droid, gemini_cli, kimi_cli, kimi_code, opencode, qwen_code
+from . import claude_code, codex, droid, gemini_cli, opencode, qwen_code
+from .kimi import cli as kimi_cli
+from .kimi import code as kimi_code
 from .source import Harness
 
 __all__ = ["HARNESSES", "harness_named"]

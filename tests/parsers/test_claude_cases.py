@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from traceflow_formats.trace import Event, text_of
-from traceflow_parsers.claude_code import HARNESS, is_session, is_stdout
-from traceflow_parsers.claude_session import ClaudeSession
+from traceflow_parsers.claude_code.files import HARNESS, is_session, is_stdout
+from traceflow_parsers.claude_code.session import ClaudeSession
 from traceflow_parsers.contract import Part
 from traceflow_parsers.lines import iter_lines
 from traceflow_parsers.report import Report

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from traceflow_formats.trace import Event, text_of
-from traceflow_parsers.claude_code import HARNESS, is_session, is_stdout
-from traceflow_parsers.claude_session import ClaudeSession
-from traceflow_parsers.claude_stdout import ClaudeStdout
+from traceflow_parsers.claude_code.files import HARNESS, is_session, is_stdout
+from traceflow_parsers.claude_code.session import ClaudeSession
+from traceflow_parsers.claude_code.stdout import ClaudeStdout
 from traceflow_parsers.registry import harness_named
 from traceflow_parsers.source import Source, head_records
 from traceflow_parsers.testing import ParserContract, check_events, run

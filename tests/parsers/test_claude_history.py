@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from traceflow_formats.trace import Event, text_of
-from traceflow_parsers.claude_code import HARNESS
-from traceflow_parsers.claude_history import History, first_pass
-from traceflow_parsers.claude_session import ClaudeSession
+from traceflow_parsers.claude_code.files import HARNESS
+from traceflow_parsers.claude_code.history import History, first_pass
+from traceflow_parsers.claude_code.session import ClaudeSession
 from traceflow_parsers.testing import check_events, run
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from traceflow_formats import jsontext
-from traceflow_parsers.claude_code import HARNESS, is_session, is_stdout
-from traceflow_parsers.claude_history import first_pass
-from traceflow_parsers.claude_session import ClaudeSession
-from traceflow_parsers.claude_stdout import ClaudeStdout
+from traceflow_parsers.claude_code.files import HARNESS, is_session, is_stdout
+from traceflow_parsers.claude_code.history import first_pass
+from traceflow_parsers.claude_code.session import ClaudeSession
+from traceflow_parsers.claude_code.stdout import ClaudeStdout
 from traceflow_parsers.testing import check_events, run
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from traceflow_formats.trace import Event, text_of
-from traceflow_parsers.claude_stdout import ClaudeStdout
+from traceflow_parsers.claude_code.stdout import ClaudeStdout
 from traceflow_parsers.testing import check_events, run
 
 INIT = {

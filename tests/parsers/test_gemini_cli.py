@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from recording_truth import CASES, RECORDINGS, lines_of, sent, sorted_out, tokens
 from traceflow_parsers.contract import Part
-from traceflow_parsers.gemini_cli import HARNESS, GeminiSession, GeminiStdout, is_stdout
-from traceflow_parsers.gemini_files import document_lines, is_session
+from traceflow_parsers.gemini_cli.files import document_lines, is_session
+from traceflow_parsers.gemini_cli.stdout import HARNESS, GeminiSession, GeminiStdout, is_stdout
 from traceflow_parsers.source import head_records
 from traceflow_parsers.testing import ParserContract, run
 from traceflow_parsers.tools import gemini

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from traceflow_parsers.kimi_cli import HARNESS, KimiCliSession, KimiCliStdout
+from traceflow_parsers.kimi.cli import HARNESS, KimiCliSession, KimiCliStdout
 from traceflow_parsers.source import head_records
 from traceflow_parsers.testing import ParserContract, run
 from truth_check import CASES, RECORDINGS, assert_said, read, sent, sent_tokens, sent_tools, told

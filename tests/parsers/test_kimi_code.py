@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from traceflow_parsers.kimi_code import HARNESS, KimiCodeSession, KimiCodeStdout
+from traceflow_parsers.kimi.code import HARNESS, KimiCodeSession, KimiCodeStdout
 from traceflow_parsers.registry import HARNESSES
 from traceflow_parsers.source import head_records
 from traceflow_parsers.testing import ParserContract, run

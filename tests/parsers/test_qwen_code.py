@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from recording_truth import CASES, RECORDINGS, lines_of, sent, sorted_out, tokens
-from traceflow_parsers.qwen_code import HARNESS, QwenSession, QwenStdout, is_stdout
-from traceflow_parsers.qwen_files import is_session, withdrawn_lines
+from traceflow_parsers.qwen_code.files import is_session, withdrawn_lines
+from traceflow_parsers.qwen_code.stdout import HARNESS, QwenSession, QwenStdout, is_stdout
 from traceflow_parsers.source import head_records
 from traceflow_parsers.testing import ParserContract, run
 from traceflow_parsers.tools import qwen

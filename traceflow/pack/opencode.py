@@ -15,7 +15,7 @@ from pathlib import Path
 
 import orjson
 from traceflow_formats import jsontext
-from traceflow_parsers.opencode_files import is_database
+from traceflow_parsers.opencode.files import is_database
 from traceflow_parsers.source import Input, Source, walk_files
 
 from .raw import Raw, file_raw

@@ -1,0 +1,159 @@
+"""What OpenCode's stdout and its storage share: message parts, token buckets, errors.
+
+Both hold the same parts (`text`, `reasoning`, `tool`, `step-start`, `step-finish`, ...). One model call lies between
+a step-start and its step-finish; a message is one call, except in releases before 0.5 and where a broken stream
+was tried again inside the message.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from traceflow_formats import jsontext
+
+from ..contract import JsonLineParser
+from ..emit import image_block, text_block
+from ..facts import as_dict, as_list, as_text, count, facts
+from ..tools.opencode import show
+
+__all__ = ["HARNESS_NAME", "PartsParser", "usage_of"]
+
+HARNESS_NAME = "opencode"
+_OLDEST_MS = 946_684_800_000
+_TEXTS = frozenset({"output", "preview", "diff", "title", "exit", "description", "todos", "files", "filediff"})
+
+
+def usage_of(tokens: object, cost: object) -> tuple[dict[str, Any] | None, bool]:
+    """The usage of one call from its token buckets and cost, and whether the buckets overlap.
+
+    `input` leaves out what was read from and written to the cache, and `output` leaves out reasoning. Forks
+    count otherwise: where `total` is input plus output although other buckets are filled, these lie inside them.
+    All buckets 0 is what stands in a message before its call has ended: no number at all. None where nothing
+    is stated.
+    """
+    buckets = as_dict(tokens)
+    cache = as_dict(buckets.get("cache"))
+    given, written = count(buckets.get("input")), count(buckets.get("output"))
+    reasoning, total = count(buckets.get("reasoning")), count(buckets.get("total"))
+    read, created = count(cache.get("read")), count(cache.get("write"))
+    others = (reasoning or 0) + (read or 0) + (created or 0)
+    usage: dict[str, Any] = {}
+    inclusive = False
+    if (given or 0) + (written or 0) + others:
+        inclusive = others > 0 and total is not None and total == (given or 0) + (written or 0)
+        if given is not None:
+            usage["promptTokens"] = given if inclusive else given + (read or 0) + (created or 0)
+        if written is not None:
+            usage["completionTokens"] = written if inclusive else written + (reasoning or 0)
+        if read is not None:
+            usage["cachedTokens"] = read
+        extra = {"reasoning": reasoning, "cache": {"write": created} if created is not None else None, "total": total}
+        usage["extra"] = {key: value for key, value in extra.items() if value is not None}
+    if isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < 1e9 and (usage or cost):
+        usage["costUsd"] = cost
+    return usage or None, inclusive
+
+
+class PartsParser(JsonLineParser):
+    """A parser that can tell the parts of a message."""
+
+    harness = HARNESS_NAME
+
+    def moment(self, value: object, otherwise: str | None) -> str | None:
+        """The time of a part, in milliseconds, or the time of its record where the part has none."""
+        if isinstance(value, int | float) and not isinstance(value, bool) and value >= _OLDEST_MS:
+            return self.time(value) or otherwise
+        return otherwise
+
+    def tool(
+        self, part: dict[str, Any], message: str, model: str | None, otherwise: str | None, *path: str | int
+    ) -> None:
+        """A tool part: the call, and what it returned if it has ended. `path` leads to the part in the line."""
+        state = as_dict(part.get("state"))
+        name = as_text(part.get("tool")) or "unknown"
+        call_id = as_text(part.get("callID")) or as_text(part.get("id")) or f"{message}-call"
+        times = as_dict(state.get("time"))
+        status = state.get("status")
+        given = state.get("input")
+        if not given and (raw := as_text(state.get("raw"))):
+            given = raw  # the arguments of a call that was still being written
+        self.emit.call(
+            call_id,
+            name,
+            show(name, state),
+            self.exact(given, *path, "state", "input"),
+            time=self.moment(times.get("start"), otherwise),
+            model=model,
+            message_id=message,
+            status="in_progress" if status == "running" else "pending",
+        )
+        if status not in ("completed", "error"):
+            return
+        metadata = as_dict(state.get("metadata"))
+        exit_code = metadata.get("exit")
+        if isinstance(exit_code, bool) or not isinstance(exit_code, int):
+            exit_code = None
+        failed = status == "error" or bool(exit_code) or name == "invalid"  # `invalid` answers an unknown tool
+        self.emit.result(
+            call_id,
+            _result(state),
+            status="failed" if failed else "completed",
+            time=self.moment(times.get("end"), otherwise),
+            raw_output=facts(metadata, _TEXTS),
+            message_id=message,
+            exitCode=exit_code,
+            durationMs=_duration(times),
+        )
+
+    def tokens(
+        self, tokens: object, cost: object, message: str, model: str | None, time: str | None, **extra: Any
+    ) -> bool:
+        """The usage of a call, if any is stated; says whether it was."""
+        usage, inclusive = usage_of(tokens, cost)
+        if inclusive:
+            self.report.warn("inclusive_tokens", "token buckets overlap: input holds the cache, output the reasoning")
+        if usage is None:
+            return False
+        self.emit.usage(usage, message, time, model, **extra)
+        return True
+
+    def failure(self, error: object, time: str | None, retried: bool = False) -> None:
+        """An error object {name, data: {message, statusCode, ...}} of a message, of stdout or of a retry."""
+        found = as_dict(error)
+        data = as_dict(found.get("data"))
+        name = as_text(found.get("name"))
+        words = as_text(data.get("message")) or as_text(found.get("message")) or name
+        if words is None:
+            words = error if isinstance(error, str) else jsontext.dumps(error).decode()
+        status = count(data.get("statusCode"))
+        flag = True if retried else None
+        self.emit.error(words, fatal=not retried, time=time, retried=flag, errorName=name, statusCode=status)
+
+
+def _result(state: dict[str, Any]) -> list[dict[str, Any]]:
+    value = state.get("error") if state.get("status") == "error" else state.get("output")
+    text = value if isinstance(value, str) else "" if value is None else jsontext.dumps(value).decode()
+    blocks = [text_block(text)] if text else []
+    for item in as_list(state.get("attachments")):
+        block = image_of(as_dict(item))
+        if block is not None:
+            blocks.append(block)
+    return blocks
+
+
+def image_of(part: dict[str, Any]) -> dict[str, Any] | None:
+    """The block of a file part that is an image: its data where the address is a data URL, else the address."""
+    mime, url = as_text(part.get("mime")), as_text(part.get("url"))
+    if mime is None or url is None or not mime.startswith("image/"):
+        return None
+    if url.startswith("data:"):
+        return image_block(url.partition(",")[2], mime)
+    return image_block("", mime, url)
+
+
+def _duration(times: dict[str, Any]) -> int | float | None:
+    start, end = times.get("start"), times.get("end")
+    for value in (start, end):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return None
+    return end - start if end >= start else None  # type: ignore[operator]
