@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 __all__ = ["epoch_us", "normal_time"]
 
@@ -44,7 +45,15 @@ def _from_number(value: int | float) -> str:
     if not _OLDEST <= seconds < _NEWEST:
         raise ValueError(f"{value} is no time of the years 2000 to 2100")
     millis = value if abs(value) >= 100_000_000_000 else value * 1000
-    return _text(_EPOCH + timedelta(microseconds=round(millis * 1000)))
+    whole, micros = divmod(round(millis * 1000), 1_000_000)
+    if not micros:
+        return _second(whole) + "Z"
+    return f"{_second(whole)}.{micros:06d}Z" if micros % 1000 else f"{_second(whole)}.{micros // 1000:03d}Z"
+
+
+@lru_cache(maxsize=64)  # the records of a trace follow each other: most stand in the second of their neighbours
+def _second(epoch: int) -> str:
+    return (_EPOCH + timedelta(seconds=epoch)).isoformat()[:19]
 
 
 def _text(moment: datetime) -> str:
