@@ -33,7 +33,7 @@ def stdout(recording: str, step: str = "") -> bytes:
 
 
 def sdk_log(
-    agent: str, *runs: bytes, tag: str = "evolve-0123456789abcdef", prompts: Sequence[str] = (), **meta: Any
+    agent: str, /, *runs: bytes, tag: str = "evolve-0123456789abcdef", prompts: Sequence[str] = (), **meta: Any
 ) -> bytes:
     """An SDK session log of one run or several; `meta` goes over the header's members, None leaves one out."""
     header = {"tag": tag, "provider": "e2b", "agent": agent, "sandbox_id": "sbx_1", "timestamp": STARTED, **meta}

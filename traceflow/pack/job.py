@@ -23,6 +23,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from traceflow_formats import jsontext
 from traceflow_formats.atif import AtifBuilder, Built, Summary
 from traceflow_formats.errors import TraceflowError
+from traceflow_formats.text import clean_text
 from traceflow_formats.times import normal_time
 from traceflow_formats.trace import Event, agent_of
 from traceflow_parsers.contract import Part
@@ -120,7 +121,7 @@ def pack_job(
                 job.refused.append(error)
             progress(1, source.path.name)
         runs = _settle(job)
-        _write_records(folder, options.job_name or out.absolute().name, runs)
+        _write_records(folder, clean_text(options.job_name or out.absolute().name)[0], runs)
     conversion.outputs.extend(str(out / run.trial) for run in runs)
 
 
@@ -188,7 +189,8 @@ def _pack_run(job: _Job, source: Source, log: SdkLog, run: SdkRun) -> None:
     tag = log.tag or source.path.stem
     several = len(log.runs) > 1
     session = f"{tag}#{log.runs.index(run) + 1}" if several else tag
-    agent = str(log.meta.get("agent") or agent_name(source.harness))
+    said = log.meta.get("agent")
+    agent = said if isinstance(said, str) and said else agent_name(source.harness)
     forced = source.harness if source.harness != "trace" else None
     with _place(job) as place:
         raw = place / "agent" / _STREAM
@@ -306,7 +308,7 @@ def _named(data: dict[str, Any], tag: str | None) -> dict[str, Any]:
 
 def _known(job: _Job, agent: str, report: Report, watch: _Watch, built: Built, digest: str, session: str) -> PackedRun:
     summary = built.summary
-    task = job.options.task or session
+    task = clean_text(job.options.task or session)[0]
     ident = uuid5(NAMESPACE_URL, f"{digest}:{task}")
     return PackedRun(
         id=ident,

@@ -8,6 +8,7 @@ as in the official packing; a trajectory to `source/`, which is kept and never r
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,10 +64,15 @@ def _pictures(folder: Path) -> Iterator[Raw]:
 # -- sessions ----------------------------------------------------------------------------------------------
 
 
+def _normal(path: Path) -> Path:
+    """A path from the root without `..` in it, which a name below `agent/` must not have."""
+    return Path(os.path.abspath(path))  # noqa: PTH100
+
+
 def _files(source: Source) -> list[Path]:
     """Every file of a session, with what the harness keeps for it at places of its own."""
-    main = source.path.absolute()
-    files = dict.fromkeys(path.absolute() for path in source.files)
+    main = _normal(source.path)
+    files = dict.fromkeys(map(_normal, source.files))
     beside: Path | None = None
     if source.harness == "claude-code":
         beside = main.parent / main.stem  # subagents/ and tool-results/
@@ -83,7 +89,7 @@ def _name(source: Source, path: Path) -> str:
     """The path below `agent/` of one file of a session."""
     if source.harness == "codex":
         return _codex_name(path)
-    main = source.path.absolute()
+    main = _normal(source.path)
     for pattern, target in _FOLDERS.get(source.harness, ()):
         if _fits(main, pattern):
             base = main.parents[pattern.count("/")]
@@ -101,7 +107,7 @@ def _fits(main: Path, pattern: str) -> bool:
 
 def _loose(source: Source, path: Path) -> str:
     """The place of a file that does not lie as the harness lays its files; its name in the harness's own form."""
-    main = source.path.absolute()
+    main = _normal(source.path)
     name = path.relative_to(main.parent).as_posix() if path.is_relative_to(main.parent) else path.name
     if source.harness == "kimi-code":
         return f".kimi-code/sessions/packed/{main.stem}/agents/main/wire.jsonl"
