@@ -354,6 +354,6 @@ def _interrupts_ignored() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-        signal.signal(signal.SIGTERM, ending)
+        signal.signal(signal.SIGTERM, ending or signal.SIG_DFL)  # None: not set from Python
         if asked:
             signal.raise_signal(signal.SIGTERM)
