@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from enum import Enum
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import orjson
@@ -71,9 +73,18 @@ class Parser:
         raise NotImplementedError
 
 
-_UTC_MILLIS = re.compile(  # of days that every month has; the others take the long way
-    r"20\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z"
-).fullmatch
+_UTC_MILLIS = re.compile(r"20\d\d-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z").fullmatch
+
+
+@lru_cache(maxsize=32)  # a trace has few days
+def _is_day(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
 _STDOUT_NOISE = "lines on stdout that are no events of the harness"
 
 
@@ -168,7 +179,7 @@ class JsonLineParser(Parser):
 
     def time(self, value: object) -> str | None:
         """The time of a record in the trace's form; a bad or a naive one is counted, a missing one is None."""
-        if type(value) is str and _UTC_MILLIS(value):
+        if type(value) is str and _UTC_MILLIS(value) and _is_day(value[:10]):
             return value
         if value is None:
             return None

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -190,3 +195,22 @@ def test_hostile_text_reaches_no_terminal(tmp_path: Path) -> None:
     assert "\x07" not in shown
     assert "\u202e" not in shown
     assert "\\x1b[31m alert \\x07 \\u202e" in shown
+
+
+def on_terminal(columns: int, *arguments: str, store: Path) -> list[str]:
+    """What a command prints on a terminal of so many columns."""
+    if shutil.which("script") is None:
+        pytest.skip("no `script` to make a terminal with")
+    command = " ".join(map(shlex.quote, [sys.executable, "-m", "traceflow", *arguments]))
+    environment = {**os.environ, "TRACEFLOW_STORE": str(store), "COLUMNS": str(columns), "TERM": "xterm"}
+    ran = subprocess.run(["script", "-qec", command, "/dev/null"], capture_output=True, env=environment, timeout=120)
+    return ran.stdout.decode().replace("\r", "").splitlines()
+
+
+@pytest.mark.parametrize("columns", [60, 100, 200])
+def test_tables_fit_the_terminal(columns: int, store: Path) -> None:
+    lines = on_terminal(columns, "trial", "list", store=store)
+    assert len(lines) == 8
+    assert max(map(len, lines)) <= columns
+    assert columns < 80 or any(line.startswith("tour__rS2tU4v ") for line in lines), "names stay whole where they can"
+    assert ("JOB" in lines[0]) == (columns == 200)

@@ -29,7 +29,7 @@ def list_(store: StoreOption = None, as_json: AsJson = False) -> None:
         return
     columns = ("job", "trials", "scored", "skipped", "events", "bytes", "imported", "id")
     rows = ((s := _summary(j))["name"] and tuple(s[c] if c != "job" else s["name"] for c in _KEYS) for j in jobs)
-    if not output.print_table(columns, rows, flexible="job"):
+    if not output.print_table(columns, rows, flexible="job", optional=("bytes", "events", "skipped", "imported")):
         output.note(f"no jobs in {opened.url}; `traceflow import PATH` brings one in")
 
 

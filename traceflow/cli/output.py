@@ -96,8 +96,18 @@ def cell(value: object) -> str:
     return _CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}" if ord(m[0]) < 256 else f"\\u{ord(m[0]):04x}", str(value))
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, flexible: str | None = None) -> int:
-    """Rows under headings; returns how many. `flexible` is the column that gives way on a narrow terminal."""
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    flexible: str | None = None,
+    optional: Sequence[str] = (),
+) -> int:
+    """Rows under headings; returns how many.
+
+    On a terminal that is too narrow the `optional` columns are left out, the first named first, then `flexible` gives
+    way, then the widest. A pipe gets everything.
+    """
     if not sys.stdout.isatty():
         write("\t".join(columns) + "\n")
         count = 0
@@ -106,16 +116,32 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, fle
             count += 1
         return count
     cells = [[cell(value) for value in row] for row in rows]
-    numeric = [all(not r[i] or _is_number(r[i]) for r in cells) for i in range(len(columns))]
     widths = [max([len(name), *(len(r[i]) for r in cells)]) for i, name in enumerate(columns)]
-    _fit(widths, columns, flexible)
+    shown = _shown(widths, columns, optional)
+    numeric = [all(not r[i] or _is_number(r[i]) for r in cells) for i in shown]
+    kept = [widths[i] for i in shown]
+    _fit(kept, [columns[i] for i in shown], flexible)
     for line in ([c.upper() for c in columns], *cells):
         parts = [
-            _cut(text, width).rjust(width) if number else _cut(text, width).ljust(width)
-            for text, width, number in zip(line, widths, numeric, strict=True)
+            _cut(line[i], width).rjust(width) if number else _cut(line[i], width).ljust(width)
+            for i, width, number in zip(shown, kept, numeric, strict=True)
         ]
         write("  ".join(parts).rstrip() + "\n")
     return len(cells)
+
+
+def _shown(widths: list[int], columns: Sequence[str], optional: Sequence[str]) -> list[int]:
+    """The columns for which there is room, by number."""
+    shown = list(range(len(columns)))
+    for name in optional:
+        if sum(widths[i] for i in shown) + 2 * (len(shown) - 1) <= _room():
+            break
+        shown.remove(columns.index(name))
+    return shown
+
+
+def _room() -> int:
+    return shutil.get_terminal_size((100, 24)).columns
 
 
 def _is_number(text: str) -> bool:
@@ -127,7 +153,7 @@ def _is_number(text: str) -> bool:
 
 
 def _fit(widths: list[int], columns: Sequence[str], flexible: str | None) -> None:
-    room = shutil.get_terminal_size((100, 24)).columns - 2 * (len(widths) - 1)
+    room = _room() - 2 * (len(widths) - 1)
     while sum(widths) > room:
         at = columns.index(flexible) if flexible in columns else widths.index(max(widths))
         if widths[at] <= 12:

@@ -64,7 +64,12 @@ def list_(
         for row in found:
             output.print_json(readable(row))
         return 0
-    output.print_table(list(_COLUMNS), ([row[c] for c in _COLUMNS.values()] for row in found), flexible="trial")
+    output.print_table(
+        list(_COLUMNS),
+        ([row[c] for c in _COLUMNS.values()] for row in found),
+        flexible="trial",
+        optional=("job", "tools", "cached", "model", "steps", "agent"),
+    )
     return 0
 
 

@@ -16,8 +16,6 @@ from traceflow_formats.errors import TraceflowError
 from traceflow_formats.trace import Event
 
 from ..store import EventEncoder, Totals
-from ..store.rows import EventRow, to_batch
-from ..store.tables import GROUP_BYTES, GROUP_ROWS
 from .trial_trace import TrialTrace, find_trace
 
 __all__ = ["Parsing", "TrialTask", "trace_of"]
@@ -45,25 +43,10 @@ class Parsing:
     def __init__(self, task: TrialTask) -> None:
         self._encoder = EventEncoder(task.job_id, task.trial_id)
         self._trace = trace_of(task)
-        self.batches: Iterator[pa.RecordBatch] = self._encode()
+        self.batches: Iterator[pa.RecordBatch] = self._encoder.batches(self._trace.events, self._refused)
 
-    def _encode(self) -> Iterator[pa.RecordBatch]:
-        """As `EventEncoder.batches`; an event that cannot be written is left out and said."""
-        rows: list[EventRow] = []
-        size = 0
-        for event in self._trace.events:
-            try:
-                row = self._encoder.row(event)
-            except TraceflowError as error:
-                self._trace.problems.append({"code": error.code, "message": error.message})
-                continue
-            rows.append(row)
-            size += len(row.text) + len(row.rest)
-            if len(rows) >= GROUP_ROWS or size >= GROUP_BYTES:
-                yield to_batch(rows)
-                rows, size = [], 0
-        if rows:
-            yield to_batch(rows)
+    def _refused(self, error: TraceflowError) -> None:
+        self._trace.problems.append({"code": error.code, "message": error.message})
 
     def totals(self) -> Totals:
         return self._encoder.totals()

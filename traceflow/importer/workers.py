@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import FrameType
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -339,12 +340,20 @@ def _answer(path: Path, tasks: list[TrialTask]) -> _Answer:
 
 @contextmanager
 def _interrupts_ignored() -> Iterator[None]:
-    """Children begin with interrupts ignored: Ctrl-C goes to all of them, and the importer ends them."""
+    """Children begin with interrupts ignored: Ctrl-C goes to all of them, and the importer ends them.
+
+    A request to end waits until they have begun: a child that is told half of what it is to do complains.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    asked: list[tuple[int, FrameType | None]] = []
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ending = signal.signal(signal.SIGTERM, lambda number, frame: asked.append((number, frame)))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGTERM, ending or signal.SIG_DFL)  # None: not set from Python
+        if asked:
+            signal.raise_signal(signal.SIGTERM)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
+from traceflow_formats.errors import TraceflowError
 from traceflow_formats.steps import Steps, is_result
 from traceflow_formats.trace import Event, TraceLine
 
@@ -47,12 +48,23 @@ class EventEncoder:
         self._counter.add(event, row, place)
         return row
 
-    def batches(self, events: Iterable[Event | TraceLine]) -> Iterator[pa.RecordBatch]:
-        """The rows as Arrow batches of at most 1,024 rows and about 16 MiB."""
+    def batches(
+        self, events: Iterable[Event | TraceLine], refused: Callable[[TraceflowError], None] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows as Arrow batches of at most 1,024 rows and about 16 MiB.
+
+        With `refused` an event that cannot be written is told to it and left out; without it the error is raised.
+        """
         rows: list[EventRow] = []
         size = 0
         for event in events:
-            row = self.row(event)
+            try:
+                row = self.row(event)
+            except TraceflowError as error:
+                if refused is None:
+                    raise
+                refused(error)
+                continue
             rows.append(row)
             size += len(row.text) + len(row.rest)
             if len(rows) >= GROUP_ROWS or size >= GROUP_BYTES:
