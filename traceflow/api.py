@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .export import Exported
     from .importer import ImportReport, Relinked
     from .limits import Limits
-    from .query import Hit, TrialHits
+    from .query import Found, Hit, TrialHits
 
 __all__ = ["Store", "TraceflowError", "convert", "open_store", "parse"]
 
@@ -102,6 +102,12 @@ class Store(_Store):
         from .query import grep
 
         return iter(grep(self, pattern, **scope))
+
+    def search(self, words: str, **scope: Any) -> list[Found]:
+        """The trials that fit the words best, each with its best event; `scope` as of `traceflow.query.search`."""
+        from .query import search
+
+        return search(self, words, **scope)
 
     def job_grep(self, job: Manifest | str, pattern: str, **options: Any) -> list[TrialHits]:
         """The trials of a job with matches: exact counts and the first five events of each."""
