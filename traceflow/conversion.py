@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from traceflow_formats import jsontext
 from traceflow_formats.atif import AtifBuilder, Built, Summary
 from traceflow_formats.errors import TraceflowError
-from traceflow_formats.trace import Event
+from traceflow_formats.trace import Event, write_trace
 from traceflow_parsers.report import Report
 from traceflow_parsers.source import Source
 
@@ -111,7 +110,7 @@ def convert_one(source: Source, to: str, out: BinaryIO, conversion: Conversion) 
     """
     parse = source.parse()
     if to == "trace":
-        _write_trace(parse, out)
+        write_trace(parse, out)
         refuse_empty(source, parse.report, empty=parse.report.lines.parsed == 0)
         conversion.add(parse.report, None)
         return
@@ -157,7 +156,7 @@ def _convert_into(source: Source, to: str, folder: Path, conversion: Conversion,
             refuse_empty(source, parse.report, empty=True)
         target = folder / _folder_name(source, parse.report, taken) / "trace-parsed.jsonl"
         with atomic_file(target) as out:
-            _write_trace(_chain(first, events), out)
+            write_trace(_chain(first, events), out)
         conversion.add(parse.report, None)
         conversion.outputs.append(str(target))
         return
@@ -185,11 +184,6 @@ def _chain(first: Event | None, rest: Iterator[Event]) -> Iterator[Event]:
     if first is not None:
         yield first
     yield from rest
-
-
-def _write_trace(events: Iterable[Event], out: BinaryIO) -> None:
-    for seq, event in enumerate(events):
-        out.write(jsontext.dumps({"seq": seq, "type": event.type, "data": event.data}) + b"\n")
 
 
 def refuse_empty(source: Source, report: Report, *, empty: bool) -> None:

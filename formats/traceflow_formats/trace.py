@@ -2,16 +2,14 @@
 
 `data` of a prompt is `{"_prompt": {"text"}}`, of everything else `{"update": {...}}`; beside it stand the facts
 of the event in a fixed order: sessionId, timestamp, model, messageId, parentToolCallId, extra. The vocabulary
-is the platform's own, so that a `trace-parsed.jsonl` of either side is read by the other.
+is the platform's own, so that a `trace-parsed.jsonl` of either side is read by the other (by the parser of traces;
+`as_trace_line` says what one line is).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any, BinaryIO, NamedTuple
-
-import orjson
 
 from . import jsontext
 
@@ -22,10 +20,8 @@ __all__ = [
     "TYPES",
     "Event",
     "TraceLine",
-    "TraceReading",
     "agent_of",
     "as_trace_line",
-    "read_trace",
     "text_of",
     "write_trace",
 ]
@@ -60,15 +56,6 @@ class TraceLine(NamedTuple):
     seq: int
     type: str
     data: dict[str, Any]
-
-
-@dataclass(slots=True)
-class TraceReading:
-    """What reading a foreign trace came to: lines that were read and lines that are no event."""
-
-    read: int = 0
-    malformed: int = 0
-    torn_tail: bool = False
 
 
 def text_of(event: Event | TraceLine) -> str:
@@ -117,38 +104,6 @@ def write_trace(events: Iterable[Event | TraceLine], out: BinaryIO) -> int:
         out.write(jsontext.dumps({"seq": seq, "type": event.type, "data": event.data}) + b"\n")
         count += 1
     return count
-
-
-def read_trace(lines: Iterable[bytes], reading: TraceReading | None = None) -> Iterator[TraceLine]:
-    """The events of a parsed trace of ours or of the platform, older and newer.
-
-    `seq` may start anywhere and have gaps, unknown types and fields are kept. Bare output events without seq
-    and type (the SDK's parsed download) are numbered by line. A line that is no event is counted and left out.
-    """
-    state = reading if reading is not None else TraceReading()
-    position = 0
-    for raw in lines:
-        line = raw.strip()
-        if not line:
-            continue
-        state.read += 1
-        repairs = jsontext.Repairs()
-        try:
-            value = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            try:
-                value = jsontext.loads_repaired(line, repairs)
-            except ValueError:
-                state.malformed += 1
-                state.torn_tail = True
-                continue
-        state.torn_tail = False
-        parsed = as_trace_line(value, position)
-        if parsed is None:
-            state.malformed += 1
-            continue
-        position = parsed.seq + 1 if parsed.seq < GATEWAY_SEQ else position
-        yield parsed
 
 
 def as_trace_line(value: object, position: int) -> TraceLine | None:

@@ -204,14 +204,12 @@ def test_what_no_parser_recognises_is_refused_in_one_line_and_nothing_is_written
         assert ran.out == ""
 
 
-def test_two_harnesses_in_one_file_are_refused_or_told(tmp_path: Path) -> None:
+def test_two_harnesses_in_one_file_are_refused_by_name(tmp_path: Path) -> None:
     ran = traceflow("convert", two_harnesses(tmp_path / "both.jsonl"), "-o", tmp_path / "out", "--json")
-    report = ran.json()
-    if ran.code == 0:  # read as the one that it begins with: then every line of the other is unknown and named
-        assert report["lines"]["unknown"] > 10
-        assert report["unknown_types"]
-    else:
-        assert report["error"]["code"] == "unrecognized_trace"
+    error = ran.json()["error"]
+    assert (ran.code, error["code"]) == (1, "unrecognized_trace")
+    assert error["details"]["claims"] == ["claude-code stdout", "codex stdout"]
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_wrong_harness_is_refused(tmp_path: Path) -> None:
