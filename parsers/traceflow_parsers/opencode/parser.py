@@ -9,7 +9,7 @@ with its parts. Message and part objects without such a frame are read too (dump
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from ..contract import Line
 from ..emit import text_block
@@ -52,8 +52,10 @@ class _Calls:
 class OpencodeStdout(PartsParser):
     """The lines of `opencode run --format json`. Parts come when they have ended, tools in the order they ended.
 
-    The words of a message are held until its step is over: a step that is followed by the synthetic text
-    `compaction_continue` was no answer but the summary of a compaction, and only that next line tells.
+    The parts of a step are held until it is over and then told in the order of their ids, which is the order in
+    which the model began them and the one of the session's own file (1.0 and 1.18 number them so). A step without
+    tools is held for one line more: if the synthetic text `compaction_continue` follows, it was no answer but the
+    summary of a compaction, and only that next line tells.
     """
 
     source = "stdout"
@@ -116,13 +118,11 @@ class OpencodeStdout(PartsParser):
             self._finished = False
         self._held.append((kind, part, time))
         self._open = True
-        if kind == "tool" or self._calls.spoke:
-            self._release()  # what has called a tool is no summary
         if kind == "step-finish":
             self._finished = True
             self._open = part.get("reason") == "tool-calls"
-            if self._open:
-                self._release()
+            if self._open or self._calls.spoke or any(held[0] == "tool" for held in self._held):
+                self._release()  # what has called a tool is no summary
 
     def _release(self, summary: bool = False) -> None:
         held, self._held = self._held, []
@@ -132,6 +132,8 @@ class OpencodeStdout(PartsParser):
         if summary:
             words = "\n".join(t for kind, part, _ in held if kind == "text" and (t := as_text(part.get("text"))))
             self.emit.user(text_block(words), held[0][2] if held else None, compaction={"trigger": "auto"})
+        if all(isinstance(part.get("id"), str) for _, part, _ in held):
+            held.sort(key=lambda item: cast(str, item[1]["id"]))
         for kind, part, time in held:
             text = as_text(part.get("text"))
             begun = self.moment(as_dict(part.get("time")).get("start"), time)
