@@ -20,7 +20,7 @@ import orjson
 from traceflow_formats import jsontext
 
 from ..contract import Part
-from ..lines import MAX_LINE, LongLine, iter_lines
+from ..lines import MAX_LINE, LongLine, file_lines, iter_lines
 from ..source import Input, head_records, walk_files
 from .history import History, key_of, listed_of
 
@@ -145,11 +145,7 @@ def _input(path: Path, part: Part) -> Input:
 
 def session_lines(path: Path) -> Iterator[bytes]:
     """The lines of a session file of either form."""
-    if path.suffix == ".json":
-        yield from document_lines(path)
-        return
-    with path.open("rb") as stream:
-        yield from iter_lines(stream)
+    return document_lines(path) if path.suffix == ".json" else file_lines(path)
 
 
 # -- the older form: one JSON document ---------------------------------------------------------------------
