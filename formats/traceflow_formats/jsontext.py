@@ -16,7 +16,18 @@ import orjson
 
 from .text import clean_value
 
-__all__ = ["MAX_DEPTH", "Repairs", "canonical", "dumps", "loads", "loads_repaired", "pretty", "rounded", "too_deep"]
+__all__ = [
+    "MAX_DEPTH",
+    "Repairs",
+    "canonical",
+    "dumps",
+    "flat",
+    "loads",
+    "loads_repaired",
+    "pretty",
+    "rounded",
+    "too_deep",
+]
 
 _CANONICAL = orjson.OPT_SORT_KEYS
 _ROUNDED = 9.2e18
@@ -87,6 +98,15 @@ def rounded(value: Any) -> bool:
             elif kind is float and abs(item) >= _ROUNDED and item.is_integer():
                 return True
     return False
+
+
+def flat(value: dict[str, Any]) -> bool:
+    """Whether an object holds text, whole numbers and flags only: such a value is neither too deep nor rounded."""
+    for item in value.values():
+        kind = item.__class__
+        if kind is dict or kind is list or kind is float:
+            return False
+    return True
 
 
 def too_deep(value: Any, levels: int = MAX_DEPTH) -> bool:

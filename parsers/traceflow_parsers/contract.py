@@ -116,21 +116,21 @@ class JsonLineParser(Parser):
         self.start_part()
 
     def feed(self, line: bytes) -> list[Event]:
-        report, start = self.report, self._next_byte
-        counts = report.lines
-        report.line += 1
-        report.byte = start
-        self._next_byte = start + len(line)
         if line.__class__ is LongLine:
             return self._skipped(line)
         try:
             record = _loads(line)
         except orjson.JSONDecodeError:
-            if not line.strip():
-                return []
-            record = self._repair(line)
-            if record is _BROKEN:
-                return self.emit.drain()
+            return self._refused(line)
+        return self.take(line, record)
+
+    def take(self, line: bytes, record: Any) -> list[Event]:
+        """Take a line whose JSON has been read."""
+        report, start = self.report, self._next_byte
+        counts = report.lines
+        report.line += 1
+        report.byte = start
+        self._next_byte = start + len(line)
         counts.read += 1
         if self._torn is not None:
             self._settle_torn(last=False)
@@ -153,10 +153,27 @@ class JsonLineParser(Parser):
                 self._noise()
         return self.emit.drain()
 
+    def _refused(self, line: bytes) -> list[Event]:
+        """Take a line that orjson cannot read: blank, in need of repair, or malformed."""
+        report, start = self.report, self._next_byte
+        report.line += 1
+        report.byte = start
+        self._next_byte = start + len(line)
+        if not line.strip():
+            return []
+        record = self._repair(line)
+        if record is _BROKEN:
+            return self.emit.drain()
+        report.line -= 1
+        self._next_byte = start
+        return self.take(line, record)
+
     def _skipped(self, line: LongLine) -> list[Event]:
         """A line over the bound: counted as malformed."""
         report = self.report
-        self._next_byte += line.length - len(line)
+        report.line += 1
+        report.byte = self._next_byte
+        self._next_byte += line.length
         report.lines.read += 1
         report.lines.malformed += 1
         report.malformed(report.line, report.byte)

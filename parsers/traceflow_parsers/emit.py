@@ -356,8 +356,10 @@ class Emitter:
             data["messageId"] = message_id
         if self.parent_call is not None:
             data["parentToolCallId"] = self.parent_call
-        if extra:
-            extra = self._stated(extra)
+        for value in extra.values():
+            if value is None or value.__class__ is dict or value.__class__ is list:
+                extra = self._stated(extra)
+                break
         if self.agent_id is not None:
             extra["agentId"] = self.agent_id
         if self.abandoned:
@@ -374,7 +376,7 @@ class Emitter:
         return _new_event(Event, (kind, data))
 
     def _stated(self, extra: dict[str, Any]) -> dict[str, Any]:
-        """The facts that are known."""
+        """The facts that are known, none of them too deep."""
         stated = {}
         for name, value in extra.items():
             if value is not None:

@@ -11,7 +11,7 @@ from traceflow_formats import jsontext
 
 from .report import Report
 
-__all__ = ["as_dict", "as_list", "as_text", "count", "facts", "tool_input"]
+__all__ = ["as_dict", "as_list", "as_text", "count", "facts", "plain_input", "tool_input"]
 
 _LONGEST = 256  # a longer string is text, and text stands in the content
 _MOST = 60
@@ -80,6 +80,8 @@ def tool_input(arguments: object, report: Report) -> Any:
     """
     if not isinstance(arguments, str):
         return arguments
+    if (plain := plain_input(arguments)) is not None:
+        return plain
     if not arguments.strip():
         return {}
     raw = arguments.encode()
@@ -95,3 +97,12 @@ def tool_input(arguments: object, report: Report) -> Any:
     if not isinstance(value, dict | list) or jsontext.too_deep(value):
         return arguments
     return jsontext.loads(raw, exact=True) if jsontext.rounded(value) else value
+
+
+def plain_input(arguments: str) -> dict[str, Any] | None:
+    """What a call was given, as nearly all are: an object of text, whole numbers and flags. None for any other."""
+    try:
+        value = orjson.loads(arguments)
+    except orjson.JSONDecodeError:
+        return None
+    return value if type(value) is dict and jsontext.flat(value) else None

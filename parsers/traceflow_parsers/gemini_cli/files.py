@@ -230,7 +230,7 @@ def _surveyed(line: bytes, survey: _Survey) -> bool:
         return False
     history = survey.history
     head = _MESSAGE(line)
-    if head is not None and b'"agentId"' not in line:
+    if head is not None and (head[2] != b"gemini" or b'"agentId"' not in line):
         history.message(f"{head[2].decode()}:{head[1].decode('utf-8', 'replace')}")
         return head[2] in (b"user", b"gemini")
     if head is None and line.startswith(b'{"$set"') and b'"messages"' not in line and b'"sessionId"' not in line:

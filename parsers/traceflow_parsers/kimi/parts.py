@@ -24,10 +24,10 @@ _CLI_TOOLS = frozenset({"Shell", "ReadFile", "WriteFile", "StrReplaceFile", "Set
 
 def blocks_of(content: object) -> list[dict[str, Any]]:
     """The blocks of a content: a text, or parts of text, images and other media. Thoughts are left out."""
-    if content is None or content == "":
-        return []
     if isinstance(content, str):
-        return [text_block(content)]
+        return [{"type": "text", "text": content}] if content else []
+    if content is None:
+        return []
     if not isinstance(content, list):
         return [text_block(jsontext.dumps(content).decode())]
     blocks = []
@@ -61,8 +61,8 @@ def usage_of(usage: object, names: tuple[str, str, str, str]) -> dict[str, Any] 
     zeros are what a provider leaves that counts nothing.
     """
     counts = as_dict(usage)
-    given, written, read, created = (count(counts.get(name)) for name in names)
-    if not any((given, written, read, created)):
+    given, written, read, created = map(count, map(counts.get, names))
+    if not (given or written or read or created):
         return None
     numbers: dict[str, Any] = {}
     if given is not None:
@@ -71,7 +71,8 @@ def usage_of(usage: object, names: tuple[str, str, str, str]) -> dict[str, Any] 
         numbers["completionTokens"] = written
     if read is not None:
         numbers["cachedTokens"] = read
-    extra = {k: v for k, v in counts.items() if k not in names[:3] and count(v) is not None}
+    taken = names[:3]
+    extra = {k: v for k, v in counts.items() if k not in taken and count(v) is not None}
     if extra:
         numbers["extra"] = extra
     return numbers
