@@ -13,6 +13,7 @@ from typing import Any
 
 from traceflow_formats.jsontext import rounded
 
+from ..content import last_text
 from ..contract import JsonLineParser, Line
 from ..emit import text_block
 from ..facts import as_dict, as_list, as_text, count, facts, tool_input
@@ -77,7 +78,7 @@ class KimiCodeStdout(JsonLineParser):
         answered = as_text(record.get("tool_call_id"))
         if role == "tool" and answered is not None:
             blocks = blocks_of(record.get("content"))
-            text = next((b["text"] for b in reversed(blocks) if b["type"] == "text"), "")
+            text = last_text(blocks)
             code = exit_code(text)
             status = "failed" if code or _refused(text) else "completed"
             self.emit.result(answered, blocks, status, exitCode=code)
@@ -367,7 +368,7 @@ class KimiCodeSession(JsonLineParser):
 
     def _result(self, call_id: str, output: object, result: dict[str, Any], time: str | None) -> None:
         blocks = blocks_of(output)
-        text = next((b["text"] for b in reversed(blocks) if b["type"] == "text"), "")
+        text = last_text(blocks)
         code = exit_code(text)
         failed = result.get("isError") is True or bool(code)
         extra: dict[str, Any] = {} if code is None else {"exitCode": code}

@@ -10,8 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from traceflow_formats import jsontext
-
+from ..content import content_blocks
 from ..emit import image_block, text_block
 from ..facts import as_dict, as_list, as_text, count
 
@@ -24,27 +23,20 @@ _CLI_TOOLS = frozenset({"Shell", "ReadFile", "WriteFile", "StrReplaceFile", "Set
 
 def blocks_of(content: object) -> list[dict[str, Any]]:
     """The blocks of a content: a text, or parts of text, images and other media. Thoughts are left out."""
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
-    if content is None:
+    return content_blocks(content, _media)
+
+
+def _media(part: dict[str, Any]) -> list[dict[str, Any]] | None:
+    kind = part.get("type")
+    if kind == "think":
         return []
-    if not isinstance(content, list):
-        return [text_block(jsontext.dumps(content).decode())]
-    blocks = []
-    for item in content:
-        part = as_dict(item)
-        kind = part.get("type")
-        if isinstance(part.get("text"), str):
-            if part["text"]:
-                blocks.append(text_block(part["text"]))
-        elif kind == "image_url":
-            blocks.append(_image(_url(part, "image")))
-        elif kind in ("audio_url", "video_url"):
-            url = _url(part, str(kind)[:5])
-            blocks.append(text_block(f"[{str(kind)[:5]}]" if url.startswith("data:") else f"[{str(kind)[:5]}] {url}"))
-        elif kind != "think":
-            blocks.append(text_block(item if isinstance(item, str) else jsontext.dumps(item).decode()))
-    return blocks
+    if kind == "image_url":
+        return [_image(_url(part, "image"))]
+    if kind in ("audio_url", "video_url"):
+        medium = str(kind)[:5]
+        url = _url(part, medium)
+        return [text_block(f"[{medium}]" if url.startswith("data:") else f"[{medium}] {url}")]
+    return None
 
 
 def text_of_parts(content: object) -> str:
