@@ -16,10 +16,21 @@ import orjson
 
 from .text import clean_value
 
-__all__ = ["MAX_DEPTH", "Repairs", "canonical", "dumps", "loads", "loads_repaired", "pretty", "rounded", "too_deep"]
+__all__ = [
+    "MAX_DEPTH",
+    "Repairs",
+    "canonical",
+    "dumps",
+    "flat",
+    "loads",
+    "loads_repaired",
+    "pretty",
+    "rounded",
+    "too_deep",
+]
 
 _CANONICAL = orjson.OPT_SORT_KEYS
-_MAY_HOLD = (float, dict, list)
+_ROUNDED = 9.2e18
 MAX_DEPTH = 200  # orjson reads 1,024 levels and writes 254; a value of a line ends up inside a few more
 
 
@@ -74,37 +85,43 @@ def loads_repaired(raw: bytes, repairs: Repairs) -> Any:
 
 def rounded(value: Any) -> bool:
     """Whether a value that orjson read may hold an integer that lost digits: a whole float of 2**63 or more."""
-    if type(value) is dict:
-        for item in value.values():
-            if type(item) in _MAY_HOLD:
-                break
-        else:
-            return False
-    waiting = [value]  # a stack of its own: orjson reads what is nested deeper than Python can recurse
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, float):
-            if abs(item) >= 9.2e18 and item.is_integer():
+    if value.__class__ is float:
+        return abs(value) >= _ROUNDED and value.is_integer()
+    if value.__class__ is not dict and value.__class__ is not list:
+        return False
+    parents = [value]  # grows while it is read: orjson reads what is nested deeper than Python can recurse
+    for parent in parents:
+        for item in parent.values() if parent.__class__ is dict else parent:
+            kind = item.__class__
+            if kind is dict or kind is list:
+                parents.append(item)
+            elif kind is float and abs(item) >= _ROUNDED and item.is_integer():
                 return True
-        elif isinstance(item, dict):
-            waiting.extend(v for v in item.values() if isinstance(v, float | dict | list))
-        elif isinstance(item, list):
-            waiting.extend(v for v in item if isinstance(v, float | dict | list))
     return False
+
+
+def flat(value: dict[str, Any]) -> bool:
+    """Whether an object holds text, whole numbers and flags only: such a value is neither too deep nor rounded."""
+    for item in value.values():
+        kind = item.__class__
+        if kind is dict or kind is list or kind is float:
+            return False
+    return True
 
 
 def too_deep(value: Any, levels: int = MAX_DEPTH) -> bool:
     """Whether a value is nested more deeply than it could be written again; found without recursion."""
-    level = [value] if isinstance(value, dict | list) else []
+    level = [value] if value.__class__ is dict or value.__class__ is list else []
     for _ in range(levels):
-        level = [
-            item
-            for parent in level
-            for item in (parent.values() if isinstance(parent, dict) else parent)
-            if isinstance(item, dict | list)
-        ]
-        if not level:
+        deeper = []
+        for parent in level:
+            for item in parent.values() if parent.__class__ is dict else parent:
+                kind = item.__class__
+                if kind is dict or kind is list:
+                    deeper.append(item)
+        if not deeper:
             return False
+        level = deeper
     return bool(level)
 
 

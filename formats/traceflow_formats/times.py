@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
-__all__ = ["epoch_us", "normal_time"]
+__all__ = ["epoch_us", "normal_time", "time_of_number"]
 
 _PLAIN = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?Z\Z")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -26,7 +26,7 @@ def normal_time(value: object) -> tuple[str | None, bool]:
     if isinstance(value, bool):
         raise ValueError("a boolean is no time")
     if isinstance(value, int | float):
-        return _from_number(value), False
+        return time_of_number(value), False
     if not isinstance(value, str):
         raise ValueError(f"a {type(value).__name__} is no time")
     if _PLAIN.match(value):
@@ -40,20 +40,30 @@ def normal_time(value: object) -> tuple[str | None, bool]:
     return _text(moment), naive
 
 
-def _from_number(value: int | float) -> str:
-    seconds = value / 1000 if abs(value) >= 100_000_000_000 else value
+def time_of_number(value: int | float) -> str:
+    """The time of an epoch number in seconds or milliseconds. Raises ValueError outside the years 2000 to 2100."""
+    if value >= 100_000_000_000 or value <= -100_000_000_000:
+        millis, seconds = value, value / 1000
+    else:
+        millis, seconds = value * 1000, value
     if not _OLDEST <= seconds < _NEWEST:
         raise ValueError(f"{value} is no time of the years 2000 to 2100")
-    millis = value if abs(value) >= 100_000_000_000 else value * 1000
-    whole, micros = divmod(round(millis * 1000), 1_000_000)
+    if millis.__class__ is int:
+        minute, rest = divmod(millis, 60_000)
+        second, micros = rest // 1000, rest % 1000 * 1000
+    else:
+        minute, rest = divmod(round(millis * 1000), 60_000_000)
+        second, micros = divmod(rest, 1_000_000)
     if not micros:
-        return _second(whole) + "Z"
-    return f"{_second(whole)}.{micros:06d}Z" if micros % 1000 else f"{_second(whole)}.{micros // 1000:03d}Z"
+        return f"{_minute(minute)}:{second:02d}Z"
+    if micros % 1000:
+        return f"{_minute(minute)}:{second:02d}.{micros:06d}Z"
+    return f"{_minute(minute)}:{second:02d}.{micros // 1000:03d}Z"
 
 
-@lru_cache(maxsize=64)  # the records of a trace follow each other: most stand in the second of their neighbours
-def _second(epoch: int) -> str:
-    return (_EPOCH + timedelta(seconds=epoch)).isoformat()[:19]
+@lru_cache(maxsize=64)  # the records of a trace follow each other: most stand in the minute of their neighbours
+def _minute(number: int) -> str:
+    return (_EPOCH + timedelta(minutes=number)).isoformat()[:16]
 
 
 def _text(moment: datetime) -> str:

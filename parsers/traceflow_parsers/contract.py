@@ -10,15 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date
 from enum import Enum
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import orjson
 from traceflow_formats import jsontext
 from traceflow_formats.text import clean_value
-from traceflow_formats.times import normal_time
+from traceflow_formats.times import normal_time, time_of_number
 from traceflow_formats.trace import Event
 
 from .emit import Emitter
@@ -47,7 +45,8 @@ class Line(Enum):
     MALFORMED = "malformed"
 
 
-_PARSED = Line.PARSED  # a member of an enumeration is slow to look up, and this one is for every line
+_PARSED, _DUPLICATE = Line.PARSED, Line.DUPLICATE  # members of an enumeration are slow to look up for every line
+_loads = orjson.loads
 
 
 class Parser:
@@ -73,18 +72,10 @@ class Parser:
         raise NotImplementedError
 
 
-_UTC_MILLIS = re.compile(r"20\d\d-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z").fullmatch
-
-
-@lru_cache(maxsize=32)  # a trace has few days
-def _is_day(text: str) -> bool:
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
-
-
+_UTC_MILLIS = re.compile(  # a day that every year has; the 29th of February is looked up
+    r"20[0-9]{2}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
+    r"T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{3}Z"
+).fullmatch
 _STDOUT_NOISE = "lines on stdout that are no events of the harness"
 
 
@@ -125,30 +116,25 @@ class JsonLineParser(Parser):
         self.start_part()
 
     def feed(self, line: bytes) -> list[Event]:
-        report = self.report
-        report.line += 1
-        report.byte = self._next_byte
-        self._next_byte += len(line)
-        if type(line) is LongLine:
-            self._next_byte += line.length - len(line)
-            report.lines.read += 1
-            report.lines.malformed += 1
-            report.malformed(report.line, report.byte)
-            report.warn("line_too_long", f"a line of {line.length} bytes is over the bound and was skipped")
-            return self.emit.drain()
+        if line.__class__ is LongLine:
+            return self._skipped(line)
         try:
-            record = orjson.loads(line)
+            record = _loads(line)
         except orjson.JSONDecodeError:
-            if not line.strip():
-                return []
-            record = self._repair(line)
-            if record is _BROKEN:
-                return self.emit.drain()
+            return self._refused(line)
+        return self.take(line, record)
+
+    def take(self, line: bytes, record: Any) -> list[Event]:
+        """Take a line whose JSON has been read."""
+        report, start = self.report, self._next_byte
         counts = report.lines
+        report.line += 1
+        report.byte = start
+        self._next_byte = start + len(line)
         counts.read += 1
         if self._torn is not None:
             self._settle_torn(last=False)
-        if type(record) is not dict:
+        if record.__class__ is not dict:
             counts.unknown += 1
             report.unknown(f"({type(record).__name__})")
             self._noise()
@@ -157,7 +143,7 @@ class JsonLineParser(Parser):
         outcome = self.record(record)
         if outcome is _PARSED:
             counts.parsed += 1
-        elif outcome is Line.DUPLICATE:
+        elif outcome is _DUPLICATE:
             counts.duplicate += 1
         else:
             counts.unknown += 1
@@ -165,6 +151,33 @@ class JsonLineParser(Parser):
             report.unknown(name if isinstance(name, str) and name else "(no type)")
             if not isinstance(name, str):
                 self._noise()
+        return self.emit.drain()
+
+    def _refused(self, line: bytes) -> list[Event]:
+        """Take a line that orjson cannot read: blank, in need of repair, or malformed."""
+        report, start = self.report, self._next_byte
+        report.line += 1
+        report.byte = start
+        self._next_byte = start + len(line)
+        if not line.strip():
+            return []
+        record = self._repair(line)
+        if record is _BROKEN:
+            return self.emit.drain()
+        report.line -= 1
+        self._next_byte = start
+        return self.take(line, record)
+
+    def _skipped(self, line: LongLine) -> list[Event]:
+        """A line over the bound: counted as malformed."""
+        report = self.report
+        report.line += 1
+        report.byte = self._next_byte
+        self._next_byte += line.length
+        report.lines.read += 1
+        report.lines.malformed += 1
+        report.malformed(report.line, report.byte)
+        report.warn("line_too_long", f"a line of {line.length} bytes is over the bound and was skipped")
         return self.emit.drain()
 
     def finish(self) -> list[Event]:
@@ -179,11 +192,14 @@ class JsonLineParser(Parser):
 
     def time(self, value: object) -> str | None:
         """The time of a record in the trace's form; a bad or a naive one is counted, a missing one is None."""
-        if type(value) is str and _UTC_MILLIS(value) and _is_day(value[:10]):
+        if type(value) is str and _UTC_MILLIS(value):
             return value
         if value is None:
             return None
+        naive = False
         try:
+            if type(value) is int or type(value) is float:
+                return time_of_number(value)
             text, naive = normal_time(value)
         except (ValueError, OverflowError):
             self.report.warn("bad_time", f"no time: {str(value)[:40]!r}")

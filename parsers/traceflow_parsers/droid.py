@@ -14,7 +14,9 @@ from typing import Any
 
 import orjson
 from traceflow_formats import jsontext
+from traceflow_formats.jsontext import rounded
 
+from .content import content_blocks, last_text
 from .contract import JsonLineParser, Line, Part
 from .emit import image_block, text_block
 from .facts import as_dict, as_text, count
@@ -25,6 +27,7 @@ __all__ = ["HARNESS", "DroidSession", "DroidStdout"]
 
 _NAME = "droid"
 _EXIT = re.compile(r"\[Process exited with code (\d{1,9})\]\s*\Z")
+_PARSED = Line.PARSED
 _SILENT = frozenset({"session_settings", "session_title", "session_end"})
 _SETTINGS_BYTES = 4 << 20
 
@@ -36,12 +39,14 @@ class _Droid(JsonLineParser):
 
     def returned(self, call_id: str, content: object, failed: bool, time: str | None, message: str | None) -> None:
         """A result: a command's exit code stands at the end of its text."""
-        blocks = _blocks(content)
-        text = next((b["text"] for b in reversed(blocks) if b["type"] == "text"), "")
-        found = _EXIT.search(text[-200:])
-        code = int(found[1]) if found else None
+        blocks = content_blocks(content, _image_of, keep_empty=True)
+        found = _EXIT.search(last_text(blocks)[-200:])
+        if found is None:
+            self.emit.result(call_id, blocks, "failed" if failed else "completed", time, None, None, message)
+            return
+        code = int(found[1])
         status = "failed" if failed or code else "completed"
-        self.emit.result(call_id, blocks, status, time, message_id=message, exitCode=code)
+        self.emit.result(call_id, blocks, status, time, None, None, message, exitCode=code)
 
     def totals(self, usage: dict[str, Any], names: tuple[str, str, str, str]) -> dict[str, Any] | None:
         """Totals whose input leaves out the cache. `names`: input, output, cache read, cache creation."""
@@ -75,28 +80,27 @@ class DroidStdout(_Droid):
         self._ended = False
 
     def record(self, record: dict[str, Any]) -> Line:
-        kind = record.get("type")
-        session = as_text(record.get("session_id"))
-        if session is not None:
+        kind, session = record.get("type"), record.get("session_id")
+        if type(session) is str and session:
             self.report.session_id = self.report.session_id or session
             self.emit.session_id = session
         time = self.time(record.get("timestamp"))
-        if kind == "system":
-            if record.get("subtype") != "init":
-                return Line.UNKNOWN
-            self._model = as_text(record.get("model"))
-            return Line.PARSED
-        if kind in ("message", "reasoning"):
-            return self._words(kind, record, time)
         if kind == "tool_call":
             return self._call(record, time)
         if kind == "tool_result":
             return self._result(record, time)
+        if kind == "message" or kind == "reasoning":
+            return self._words(kind, record, time)
+        if kind == "system":
+            if record.get("subtype") != "init":
+                return Line.UNKNOWN
+            self._model = as_text(record.get("model"))
+            return _PARSED
         if kind == "error":
             return self._error(record, time)
         if kind in ("completion", "result"):
             self._completion(record, time)
-            return Line.PARSED
+            return _PARSED
         return Line.UNKNOWN
 
     def end_part(self) -> None:
@@ -108,7 +112,7 @@ class DroidStdout(_Droid):
         if not isinstance(text, str) or (kind == "message" and role not in ("user", "assistant")):
             return Line.UNKNOWN
         mark = (kind, message, role, text)
-        if mark == self._before:
+        if self._before and mark == self._before:
             return Line.DUPLICATE
         self._before = mark
         self._ended = False
@@ -118,8 +122,8 @@ class DroidStdout(_Droid):
             self.emit.prompt(text, time)
         else:
             self._last = text
-            self.emit.message(text_block(text), time, self._model, message or "message")
-        return Line.PARSED
+            self.emit.message({"type": "text", "text": text}, time, self._model, message or "message")
+        return _PARSED
 
     def _call(self, record: dict[str, Any], time: str | None) -> Line:
         call_id = as_text(record.get("toolUseId")) or as_text(record.get("id"))
@@ -127,11 +131,13 @@ class DroidStdout(_Droid):
         if call_id is None or name is None:
             return Line.UNKNOWN
         key = "parameters" if "parameters" in record else "input"
-        given = self.exact(record.get(key), key)
+        given = record.get(key)
+        if rounded(given):
+            given = self.exact(given, key)
         message = as_text(record.get("messageId")) or "message"
         self.emit.call(call_id, name, show(name, given), given, time, self._model, message)
         self._before = ()
-        return Line.PARSED
+        return _PARSED
 
     def _result(self, record: dict[str, Any], time: str | None) -> Line:
         call_id = as_text(record.get("toolUseId")) or as_text(record.get("id"))
@@ -144,7 +150,7 @@ class DroidStdout(_Droid):
             value = as_dict(error).get("message", error)
         self.returned(call_id, value, failed, time, None)
         self._before = ()
-        return Line.PARSED
+        return _PARSED
 
     def _error(self, record: dict[str, Any], time: str | None) -> Line:
         words = record.get("message")
@@ -184,10 +190,12 @@ class DroidSession(_Droid):
         self._notice: tuple[str, str | None] | None = None  # what only the user was shown: a failure's words
         self._done = True  # nothing is due: the turn has ended, or the last answer asked for nothing
         self._seen: set[str] = set()
+        self._model: str | None = None  # of the messages that do not name theirs
 
     def start_part(self) -> None:
         self._done = True
         self._seen = set()
+        self._model = as_text(as_dict(self.part.info.get("settings")).get("model"))
 
     def record(self, record: dict[str, Any]) -> Line:
         kind = record.get("type")
@@ -236,48 +244,54 @@ class DroidSession(_Droid):
             if record_id in self._seen:
                 return Line.DUPLICATE
             self._seen.add(record_id)
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else [as_dict(b) for b in content]
-        self._told()
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        if self._notice is not None:
+            self._told()
         if role == "assistant":
             self._assistant(record_id or f"line-{self.report.line}", message, blocks, time)
         else:
             self._user(record_id, message, blocks, time)
-        return Line.PARSED
+        return _PARSED
 
-    def _assistant(
-        self, message_id: str, message: dict[str, Any], blocks: list[dict[str, Any]], time: str | None
-    ) -> None:
-        settings = as_dict(self.part.info.get("settings"))
-        model = as_text(message.get("modelId")) or as_text(settings.get("model"))
+    def _assistant(self, message_id: str, message: dict[str, Any], blocks: list[Any], time: str | None) -> None:
+        model = as_text(message.get("modelId")) or self._model
         self._done = True
         for at, block in enumerate(blocks):
+            if type(block) is not dict:
+                continue
             kind = block.get("type")
-            if kind == "text" and (text := as_text(block.get("text"))) is not None:
-                self.emit.message(text_block(text), time, model, message_id)
-            elif kind == "thinking" and (text := as_text(block.get("thinking")) or as_text(block.get("text"))):
-                self.emit.thought(text, time, model, message_id)
-            elif kind == "tool_use":
+            if kind == "tool_use":
                 self._done = False
                 name = as_text(block.get("name")) or "unknown"
                 call_id = as_text(block.get("id")) or f"{message_id}-{at}"
-                given = self.exact(block.get("input"), "message", "content", at, "input")
+                given = block.get("input")
+                if rounded(given):
+                    given = self.exact(given, "message", "content", at, "input")
                 self.emit.call(call_id, name, show(name, given), given, time, model, message_id)
+            elif kind == "text":
+                if (text := as_text(block.get("text"))) is not None:
+                    self.emit.message({"type": "text", "text": text}, time, model, message_id)
+            elif kind == "thinking" and (text := as_text(block.get("thinking")) or as_text(block.get("text"))):
+                self.emit.thought(text, time, model, message_id)
 
-    def _user(
-        self, record_id: str | None, message: dict[str, Any], blocks: list[dict[str, Any]], time: str | None
-    ) -> None:
+    def _user(self, record_id: str | None, message: dict[str, Any], blocks: list[Any], time: str | None) -> None:
         seen_by = message.get("visibility")
-        context = seen_by == "llm_only" or (record_id or "").startswith("context-")
+        blocks = [block for block in blocks if type(block) is dict]
         if seen_by == "user_only":
             self._notice = ("\n".join(t for b in blocks if (t := as_text(b.get("text")))), time)
             return
         self._done = False
-        words = []
+        context = seen_by == "llm_only" or (record_id is not None and record_id.startswith("context-"))
+        words: list[str] = []
+        pictures: list[dict[str, Any]] = []
         for block in blocks:
-            kind, text = block.get("type"), as_text(block.get("text"))
-            if kind == "tool_result" and (call_id := as_text(block.get("tool_use_id"))) is not None:
-                self.returned(call_id, block.get("content"), block.get("is_error") is True, time, None)
-            elif kind == "text" and text is not None:
+            kind = block.get("type")
+            if kind == "tool_result":
+                if (call_id := as_text(block.get("tool_use_id"))) is not None:
+                    self.returned(call_id, block.get("content"), block.get("is_error") is True, time, None)
+            elif kind == "image":
+                pictures += _image_of(block) or []
+            elif kind == "text" and (text := as_text(block.get("text"))) is not None:
                 reminder = text.startswith("<system-reminder>")
                 if context or reminder:
                     self.emit.user(
@@ -287,9 +301,8 @@ class DroidSession(_Droid):
                     words.append(text)
         if words:
             self.emit.prompt("\n".join(words), time, message_id=record_id)
-        for block in blocks:
-            if block.get("type") == "image":
-                self.emit.user(_image(block), time, record_id, injected="context" if context else None)
+        for picture in pictures:
+            self.emit.user(picture, time, record_id, injected="context" if context else None)
 
     # -- ends --------------------------------------------------------------------------------------------
 
@@ -321,30 +334,13 @@ class DroidSession(_Droid):
         self.emit.run_usage(usage, assistantActiveTimeMs=count(settings.get("assistantActiveTimeMs")))
 
 
-def _blocks(content: object) -> list[dict[str, Any]]:
-    """The content of a result: its text as it stands, or its blocks; other values as JSON."""
-    if content is None or content == "":
-        return []
-    if isinstance(content, str):
-        return [text_block(content)]
-    if not isinstance(content, list):
-        return [text_block(jsontext.dumps(content).decode())]
-    blocks = []
-    for item in content:
-        block = as_dict(item)
-        if block.get("type") == "image":
-            blocks.append(_image(block))
-        elif isinstance(block.get("text"), str):
-            blocks.append(text_block(block["text"]))
-        else:
-            blocks.append(text_block(item if isinstance(item, str) else jsontext.dumps(item).decode()))
-    return blocks
-
-
-def _image(block: dict[str, Any]) -> dict[str, Any]:
+def _image_of(block: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """The picture of an image block; None for any other block."""
+    if block.get("type") != "image":
+        return None
     source = as_dict(block.get("source"))
     mime = as_text(source.get("media_type")) or ""
-    return image_block(as_text(source.get("data")) or "", mime, as_text(source.get("url")))
+    return [image_block(as_text(source.get("data")) or "", mime, as_text(source.get("url")))]
 
 
 # -- places ------------------------------------------------------------------------------------------------

@@ -89,13 +89,13 @@ class Emitter:
             body["role"] = role
         elif not self.abandoned:
             self._prompted = True
-        self._out.append(self._event("prompt", body, time, None, message_id, extra))
+        self._out.append(self._event("prompt", {"_prompt": body}, time, None, message_id, extra))
 
     def user(self, block: dict[str, Any], time: str | None = None, message_id: str | None = None, **extra: Any) -> None:
         """A block of user text or an image. `injected="kind"` marks what the harness put in itself, and
         `compaction={...}` the summary that replaces the history before it."""
-        update = {"sessionUpdate": "user_message_chunk", "content": block}
-        self._out.append(self._event("user_message_chunk", update, time, None, message_id, extra))
+        data: dict[str, Any] = {"update": {"sessionUpdate": "user_message_chunk", "content": block}}
+        self._out.append(self._event("user_message_chunk", data, time, None, message_id, extra))
 
     def message(
         self,
@@ -108,8 +108,8 @@ class Emitter:
         """A block that the model said to the user."""
         if self._usage:
             self._turn(message_id)
-        update = {"sessionUpdate": "agent_message_chunk", "content": block}
-        self._out.append(self._event("agent_message_chunk", update, time, model, message_id, extra))
+        data: dict[str, Any] = {"update": {"sessionUpdate": "agent_message_chunk", "content": block}}
+        self._out.append(self._event("agent_message_chunk", data, time, model, message_id, extra))
 
     def thought(
         self,
@@ -122,8 +122,9 @@ class Emitter:
         """A block of reasoning."""
         if self._usage:
             self._turn(message_id)
-        update = {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": text}}
-        self._out.append(self._event("agent_thought_chunk", update, time, model, message_id, extra))
+        block = {"type": "text", "text": text}
+        data: dict[str, Any] = {"update": {"sessionUpdate": "agent_thought_chunk", "content": block}}
+        self._out.append(self._event("agent_thought_chunk", data, time, model, message_id, extra))
 
     # -- tools -------------------------------------------------------------------------------------------
 
@@ -159,12 +160,13 @@ class Emitter:
             update["content"] = shown.content
         if shown.locations:
             update["locations"] = shown.locations
-        self._out.append(self._event("tool_call", update, time, model, message_id, extra))
+        self._out.append(self._event("tool_call", {"update": update}, time, model, message_id, extra))
         key = call_id if self.agent_id is None else (self.agent_id, call_id)
         mark = hash(key)
         if mark in self._known:
             self.report.warn("duplicate_call_id", f"the call id {call_id[:80]!r} stands for more than one call")
-        self._known.add(mark)
+        else:
+            self._known.add(mark)
         if not self.copied:  # a copied history may end before its results: they stand in the original
             self._open[key] = self._open.get(key, 0) + 1
         if shown.plan is not None:
@@ -187,11 +189,7 @@ class Emitter:
         **extra: Any,
     ) -> None:
         """What a call returned: content blocks, verbatim. `final=False` for progress of a call still running."""
-        update: dict[str, Any] = {
-            "sessionUpdate": "tool_call_update",
-            "toolCallId": call_id,
-            "status": status,
-        }
+        update: dict[str, Any] = {"sessionUpdate": "tool_call_update", "toolCallId": call_id, "status": status}
         if title is not None:
             update["title"] = title
         if content is not None:
@@ -200,15 +198,15 @@ class Emitter:
             ]
         if raw_output is not None:
             update["rawOutput"] = self._bounded(raw_output)
+        event = self._event("tool_call_update", {"update": update}, time, None, message_id, extra)
         key = call_id if self.agent_id is None else (self.agent_id, call_id)
         if key in self._open:
-            self._out.append(self._event("tool_call_update", update, time, None, message_id, extra))
+            self._out.append(event)
             if final:
                 self._close(key)
         elif hash(key) in self._known:
-            self._out.append(self._event("tool_call_update", update, time, None, message_id, extra))
+            self._out.append(event)
         else:
-            event = self._event("tool_call_update", update, time, None, message_id, extra)
             self._early.setdefault(key, []).append(event)
 
     def plan(
@@ -219,9 +217,8 @@ class Emitter:
         **extra: Any,
     ) -> None:
         """The whole plan as it now stands: entries of content, status and priority."""
-        self._out.append(
-            self._event("plan", {"sessionUpdate": "plan", "entries": entries}, time, None, message_id, extra)
-        )
+        data: dict[str, Any] = {"update": {"sessionUpdate": "plan", "entries": entries}}
+        self._out.append(self._event("plan", data, time, None, message_id, extra))
 
     # -- numbers and failures ----------------------------------------------------------------------------
 
@@ -237,13 +234,13 @@ class Emitter:
         held = self._usage.get(self.agent_id)
         if held is not None and held[0] != message_id:
             self._out.append(held[1])
-        update = {"sessionUpdate": "usage", "scope": "call", "usage": self._counts(usage)}
-        self._usage[self.agent_id] = (message_id, self._event("usage", update, time, model, message_id, extra))
+        data: dict[str, Any] = {"update": {"sessionUpdate": "usage", "scope": "call", "usage": self._counts(usage)}}
+        self._usage[self.agent_id] = (message_id, self._event("usage", data, time, model, message_id, extra))
 
     def run_usage(self, usage: dict[str, Any], time: str | None = None, **extra: Any) -> None:
         """The totals that the source states for the whole run; the last word counts, and stands at the end."""
-        update = {"sessionUpdate": "usage", "scope": "run", "usage": self._counts(usage)}
-        self._run_usage = self._event("usage", update, time, None, None, extra)
+        data: dict[str, Any] = {"update": {"sessionUpdate": "usage", "scope": "run", "usage": self._counts(usage)}}
+        self._run_usage = self._event("usage", data, time, None, None, extra)
 
     def error(
         self,
@@ -255,7 +252,7 @@ class Emitter:
     ) -> None:
         """A failure of the harness or of the provider; `retried=True` where the harness tried again."""
         update = {"sessionUpdate": "error", "message": message.strip() or "(no message)", "fatal": fatal}
-        self._out.append(self._event("error", update, time, None, message_id, extra))
+        self._out.append(self._event("error", {"update": update}, time, None, message_id, extra))
 
     def loss(self, reason: str, count: int, path: str, lines: list[int]) -> None:
         """Lines that could not be read: one `trace_loss` event per reason and file stands at the end."""
@@ -313,6 +310,8 @@ class Emitter:
     def _counts(self, usage: dict[str, Any]) -> dict[str, Any]:
         """The counts of a call or run; only `extra` may hold more than numbers."""
         extra = usage.get("extra")
+        if extra is None:
+            return usage
         bounded = self._bounded(extra)
         return usage if bounded is extra else {**usage, "extra": bounded}
 
@@ -340,14 +339,13 @@ class Emitter:
     def _event(
         self,
         kind: str,
-        body: dict[str, Any],
+        data: dict[str, Any],
         time: str | None,
         model: str | None,
         message_id: str | None,
         extra: dict[str, Any],
     ) -> Event:
         """The one place where an event comes to be; the hot path of every parser."""
-        data: dict[str, Any] = {"_prompt" if kind == "prompt" else "update": body}
         if self.session_id is not None:
             data["sessionId"] = self.session_id
         if time is not None:
@@ -358,12 +356,10 @@ class Emitter:
             data["messageId"] = message_id
         if self.parent_call is not None:
             data["parentToolCallId"] = self.parent_call
-        if extra:
-            extra = {
-                name: value if value.__class__ is str else self._bounded(value)
-                for name, value in extra.items()
-                if value is not None
-            }
+        for value in extra.values():
+            if value is None or value.__class__ is dict or value.__class__ is list:
+                extra = self._stated(extra)
+                break
         if self.agent_id is not None:
             extra["agentId"] = self.agent_id
         if self.abandoned:
@@ -378,6 +374,15 @@ class Emitter:
         if extra:
             data["extra"] = extra
         return _new_event(Event, (kind, data))
+
+    def _stated(self, extra: dict[str, Any]) -> dict[str, Any]:
+        """The facts that are known, none of them too deep."""
+        stated = {}
+        for name, value in extra.items():
+            if value is not None:
+                nested = value.__class__ is dict or value.__class__ is list
+                stated[name] = self._bounded(value) if nested else value
+        return stated
 
 
 _new_event = tuple.__new__  # what Event(...) comes to, without a call in between

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -10,10 +11,11 @@ from traceflow_formats import jsontext
 
 from .report import Report
 
-__all__ = ["as_dict", "as_list", "as_text", "count", "facts", "tool_input"]
+__all__ = ["as_dict", "as_list", "as_text", "count", "facts", "plain_input", "tool_input"]
 
 _LONGEST = 256  # a longer string is text, and text stands in the content
 _MOST = 60
+_NUMBERS = frozenset((int, float, bool))
 
 
 def as_dict(value: object) -> dict[str, Any]:
@@ -33,11 +35,9 @@ def as_text(value: object) -> str | None:
 
 def count(value: object) -> int | None:
     """A number of tokens: a whole number from 0 on, else None. A count is right or absent, never mended."""
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
+    if type(value) is int:
         return value if value >= 0 else None
-    if isinstance(value, float) and 0 <= value < 2**53 and value.is_integer():
+    if type(value) is float and 0 <= value < 2**53 and value.is_integer():
         return int(value)
     return None
 
@@ -47,25 +47,30 @@ def facts(value: object, skip: Collection[str] = ()) -> dict[str, Any] | None:
 
     The texts of a result stand in its content, so long strings and lists are left out here.
     """
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict) or not value:
         return None
     kept: dict[str, Any] = {}
-    for key, item in list(value.items())[:_MOST]:
+    for key, item in value.items() if len(value) <= _MOST else islice(value.items(), _MOST):
         if key in skip:
             continue
-        if _small(item):
+        kind = item.__class__
+        if kind is str:
+            if 0 < len(item) <= _LONGEST:
+                kept[key] = item
+        elif kind in _NUMBERS:
             kept[key] = item
-        elif isinstance(item, Mapping):
-            inner = {k: v for k, v in list(item.items())[:_MOST] if _small(v)}
-            if inner:
-                kept[key] = inner
+        elif kind is dict and (inner := _small(item)):
+            kept[key] = inner
     return kept or None
 
 
-def _small(value: object) -> bool:
-    if isinstance(value, str):
-        return 0 < len(value) <= _LONGEST
-    return isinstance(value, bool | int | float)
+def _small(value: dict[str, Any]) -> dict[str, Any]:
+    """The members of an object that are small facts themselves."""
+    return {
+        key: item
+        for key, item in islice(value.items(), _MOST)
+        if item.__class__ in _NUMBERS or (item.__class__ is str and 0 < len(item) <= _LONGEST)
+    }
 
 
 def tool_input(arguments: object, report: Report) -> Any:
@@ -75,6 +80,8 @@ def tool_input(arguments: object, report: Report) -> Any:
     """
     if not isinstance(arguments, str):
         return arguments
+    if (plain := plain_input(arguments)) is not None:
+        return plain
     if not arguments.strip():
         return {}
     raw = arguments.encode()
@@ -90,3 +97,12 @@ def tool_input(arguments: object, report: Report) -> Any:
     if not isinstance(value, dict | list) or jsontext.too_deep(value):
         return arguments
     return jsontext.loads(raw, exact=True) if jsontext.rounded(value) else value
+
+
+def plain_input(arguments: str) -> dict[str, Any] | None:
+    """What a call was given, as nearly all are: an object of text, whole numbers and flags. None for any other."""
+    try:
+        value = orjson.loads(arguments)
+    except orjson.JSONDecodeError:
+        return None
+    return value if type(value) is dict and jsontext.flat(value) else None

@@ -35,9 +35,9 @@ _LONGEST_FACT = 256
 # A shell result is a list of labelled lines with the command's output in the middle. "Exit Code" is the label; 0.61
 # of gemini-cli leaves it out when it is 0. The output may hold such a line itself, so only the tail of the text counts.
 _EXIT_CODE = re.compile(
-    r"(?:\A|\n)Exit Code: (-?\d{1,10})"
+    r"\n?Exit Code: (-?\d{1,10})"
     r"(?:\n(?:Signal|Background PIDs|Process Group PGID): [^\n]*)*\s*(?:</untrusted_context>)?\s*\Z"
-)
+).match
 _TAIL = 2000
 _REFERENCED = "--- Content from referenced files ---"  # gemini-cli 0.61, qwen-code 0.15
 _REFERENCED_END = "--- End of content ---"
@@ -85,8 +85,8 @@ def usage_of(raw: object, keys: Keys, output_holds_thoughts: bool) -> dict[str, 
         usage["completionTokens"] = written
     if (cached := count(raw.get(keys.cached))) is not None:
         usage["cachedTokens"] = cached
-    taken = (keys.input, keys.output, keys.cached)
-    extra = {k: v for k, v in raw.items() if k not in taken and count(v) is not None}
+    taken = keys[:3]
+    extra = {k: v for k, v in raw.items() if type(v) is int and v >= 0 and k not in taken}
     if extra:
         usage["extra"] = extra
     return usage
@@ -104,17 +104,20 @@ def _split(given: int, written: int, thoughts: int, tool: int, total: int | None
 
 def parts_of(content: object) -> list[dict[str, Any]]:
     """The parts of a content, whatever its shape: text, one part, a list of parts and strings."""
+    if isinstance(content, list):
+        for part in content:
+            if part.__class__ is not dict:
+                return [{"text": p} if isinstance(p, str) else p for p in content if isinstance(p, str | dict)]
+        return content
     if isinstance(content, str):
         return [{"text": content}]
-    if isinstance(content, dict):
-        return [content]
-    if not isinstance(content, list):
-        return []
-    return [{"text": p} if isinstance(p, str) else p for p in content if isinstance(p, str | dict)]
+    return [content] if isinstance(content, dict) else []
 
 
 def media_block(part: dict[str, Any]) -> dict[str, Any] | None:
     """The block of an inlineData or fileData part: an image, or a line that names the attachment."""
+    if "inlineData" not in part and "fileData" not in part:
+        return None
     for key, body in (("inlineData", "data"), ("fileData", "fileUri")):
         media = part.get(key)
         if not isinstance(media, dict):
@@ -135,6 +138,8 @@ def split_references(parts: list[dict[str, Any]]) -> tuple[list[dict[str, Any]],
 
     Both harnesses put them behind the words, between two lines of their own.
     """
+    if not any(_REFERENCED in text for part in parts if isinstance(text := part.get("text"), str)):
+        return parts, "", []
     lines = [text.strip() if isinstance(text := part.get("text"), str) else None for part in parts]
     if _REFERENCED not in lines:
         return parts, "", []
@@ -161,8 +166,9 @@ def result_blocks(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
         found = part.get("functionResponse")
         if isinstance(found, dict):
             if output := _response_text(found.get("response")):
-                blocks.append(text_block(output))
-            blocks.extend(filter(None, map(media_block, parts_of(found.get("parts")))))
+                blocks.append({"type": "text", "text": output})
+            if "parts" in found:
+                blocks.extend(filter(None, map(media_block, parts_of(found["parts"]))))
         elif (block := media_block(part)) is not None:
             blocks.append(block)
         elif isinstance(text := part.get("text"), str) and text:
@@ -187,7 +193,11 @@ def _response_text(response: object) -> str:
 
 def exit_code(text: str) -> int | None:
     """The exit code that a shell result states, or None."""
-    found = _EXIT_CODE.search(text[-_TAIL:])
+    tail = text[-_TAIL:]
+    start = tail.rfind("\nExit Code: ")  # nothing that may follow the label is a line of the same label
+    if start < 0 and not tail.startswith("Exit Code: "):
+        return None
+    found = _EXIT_CODE(tail, max(start, 0))
     return int(found[1]) if found else None
 
 

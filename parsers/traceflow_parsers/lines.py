@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import codecs
+import io
+import os
+import stat
 from collections.abc import Iterator
+from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["MAX_LINE", "iter_lines"]
+__all__ = ["MAX_LINE", "LongLine", "file_lines", "iter_lines"]
 
 MAX_LINE = 1 << 30  # a longer line is not read into memory: it is skipped and counted
 _CHUNK = 1 << 20
+_BUFFER = 1 << 20  # lines are long: with the default of 8 KiB a reader is at work mostly for its buffer
+_WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class LongLine(bytes):
     """The first bytes of a line over the bound; `length` is what the whole line had, its LF included."""
 
     length: int
+
+
+def file_lines(path: Path, max_line: int = MAX_LINE) -> Iterator[bytes]:
+    """The lines of a file, streamed, as `iter_lines` gives them."""
+    with io.BufferedReader(io.FileIO(path), _BUFFER) as stream:
+        about = os.fstat(stream.fileno())
+        if stat.S_ISREG(about.st_mode) and about.st_size < max_line and stream.peek(2)[:2] not in _WIDE:
+            yield from stream  # no line can be over the bound
+        else:
+            yield from iter_lines(stream, max_line)
 
 
 def iter_lines(stream: BinaryIO, max_line: int = MAX_LINE) -> Iterator[bytes]:
@@ -25,19 +41,20 @@ def iter_lines(stream: BinaryIO, max_line: int = MAX_LINE) -> Iterator[bytes]:
     bytes comes as a `LongLine` with its first 200 bytes, so that its neighbours are not lost.
     """
     head = stream.read(2)
-    if head in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+    if head in _WIDE:
         yield from _utf16(stream, "utf-16-le" if head == codecs.BOM_UTF16_LE else "utf-16-be")
         return
     while b"\n" in head:
         line, _, head = head.partition(b"\n")
         yield line + b"\n"
-    line = head + stream.readline(max_line)
+    readline = stream.readline
+    line = head + readline(max_line)
     while line:
         if len(line) >= max_line and not line.endswith(b"\n"):
             yield _skip(stream, line)
         else:
             yield line
-        line = stream.readline(max_line)
+        line = readline(max_line)
 
 
 def _skip(stream: BinaryIO, head: bytes) -> LongLine:

@@ -18,7 +18,7 @@ import orjson
 from traceflow_formats.trace import Event
 
 from .contract import Parser, Part
-from .lines import MAX_LINE, LongLine, iter_lines
+from .lines import MAX_LINE, LongLine, file_lines, iter_lines
 from .report import Report
 
 __all__ = ["Harness", "Input", "Parse", "Source", "file_input", "head_records", "walk_files"]
@@ -26,7 +26,6 @@ __all__ = ["Harness", "Input", "Parse", "Source", "file_input", "head_records", 
 HEAD_LINES = 60
 DOCUMENT_BYTES = 1 << 20
 HEAD_BYTES = 4 << 20
-_BUFFER = 1 << 20  # lines are long: with the default of 8 KiB a reader is at work mostly for its buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +97,8 @@ class Harness:
 
 
 def file_input(path: Path, part: Part, max_line: int = MAX_LINE) -> Input:
-    """The lines of a file, streamed."""
-
-    def lines() -> Iterator[bytes]:
-        with path.open("rb", buffering=_BUFFER) as stream:
-            yield from iter_lines(stream, max_line)
-
-    return Input(part, lines)
+    """A file, line by line."""
+    return Input(part, lambda: file_lines(path, max_line))
 
 
 def head_records(path: Path) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..contract import Part
-from ..lines import iter_lines
+from ..lines import file_lines, iter_lines
 from ..source import Harness, Input, Source, file_input, head_records, walk_files
 from .history import History, first_pass, record_of, row_ids
 from .session import QUIET, ClaudeSession
@@ -25,7 +25,6 @@ __all__ = ["HARNESS", "is_session", "is_stdout", "session_at", "sessions_in"]
 NAME = "claude-code"
 _NOT_ROOTS = ("journal.jsonl", "history.jsonl")
 _META_BYTES = 1 << 20
-_BUFFER = 1 << 20
 _FIRST_LINES = 20
 _ROW_BYTES = 1 << 20
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}").fullmatch
@@ -217,13 +216,8 @@ def _source(path: Path, neighbours: _Neighbours) -> Source:
 
 def _history(path: Path, original: Path | None) -> History:
     """What a first pass of the main file finds, and of the one that it began as a copy of."""
-    copied = row_ids(_lines(original)) if original is not None else frozenset()
-    return first_pass(lambda: _lines(path), copied)
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    with path.open("rb", buffering=_BUFFER) as stream:
-        yield from iter_lines(stream)
+    copied = row_ids(file_lines(original)) if original is not None else frozenset()
+    return first_pass(lambda: file_lines(path), copied)
 
 
 def _meta(path: Path) -> dict[str, Any]:

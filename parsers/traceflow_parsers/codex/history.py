@@ -14,7 +14,7 @@ import orjson
 from traceflow_formats import jsontext
 from traceflow_formats.times import epoch_us, normal_time
 
-from ..lines import iter_lines
+from ..lines import file_lines
 
 __all__ = ["History", "copied_items", "read_records"]
 
@@ -75,19 +75,18 @@ def copied_items(path: Path, parent: Path | None) -> int:
 
 def read_records(path: Path, wanted: Callable[[bytes], bool] | None = None) -> Iterator[dict[str, Any]]:
     """The records of a rollout, of the lines that are wanted; what is no JSON object is passed over."""
-    with path.open("rb") as stream:
-        for line in iter_lines(stream):
-            if wanted is not None and not wanted(line):
-                continue
+    for line in file_lines(path):
+        if wanted is not None and not wanted(line):
+            continue
+        try:
+            record = orjson.loads(line)
+        except orjson.JSONDecodeError:
             try:
-                record = orjson.loads(line)
-            except orjson.JSONDecodeError:
-                try:
-                    record = jsontext.loads_repaired(line[max(line.find(b"{"), 0) :], jsontext.Repairs())
-                except ValueError:
-                    continue
-            if isinstance(record, dict):
-                yield record
+                record = jsontext.loads_repaired(line[max(line.find(b"{"), 0) :], jsontext.Repairs())
+            except ValueError:
+                continue
+        if isinstance(record, dict):
+            yield record
 
 
 def _items(path: Path) -> Iterator[dict[str, Any]]:

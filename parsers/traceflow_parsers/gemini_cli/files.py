@@ -20,7 +20,7 @@ import orjson
 from traceflow_formats import jsontext
 
 from ..contract import Part
-from ..lines import MAX_LINE, LongLine, iter_lines
+from ..lines import MAX_LINE, LongLine, file_lines, iter_lines
 from ..source import Input, head_records, walk_files
 from .history import History, key_of, listed_of
 
@@ -145,11 +145,7 @@ def _input(path: Path, part: Part) -> Input:
 
 def session_lines(path: Path) -> Iterator[bytes]:
     """The lines of a session file of either form."""
-    if path.suffix == ".json":
-        yield from document_lines(path)
-        return
-    with path.open("rb") as stream:
-        yield from iter_lines(stream)
+    return document_lines(path) if path.suffix == ".json" else file_lines(path)
 
 
 # -- the older form: one JSON document ---------------------------------------------------------------------
@@ -234,7 +230,7 @@ def _surveyed(line: bytes, survey: _Survey) -> bool:
         return False
     history = survey.history
     head = _MESSAGE(line)
-    if head is not None and b'"agentId"' not in line:
+    if head is not None and (head[2] != b"gemini" or b'"agentId"' not in line):
         history.message(f"{head[2].decode()}:{head[1].decode('utf-8', 'replace')}")
         return head[2] in (b"user", b"gemini")
     if head is None and line.startswith(b'{"$set"') and b'"messages"' not in line and b'"sessionId"' not in line:

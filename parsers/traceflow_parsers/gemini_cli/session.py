@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import Any
 
-from traceflow_formats import jsontext
+from traceflow_formats.jsontext import rounded
 
 from ..contract import JsonLineParser, Line
 from ..emit import text_block
@@ -31,7 +31,10 @@ from .history import SNAPSHOT, Change, History, key_of, listed_of, text_of
 
 __all__ = ["GeminiSession"]
 
-_KEYS = Keys("input", "output", "cached", "thoughts", "tool", "total")
+_COUNTS = Keys("input", "output", "cached", "thoughts", "tool", "total")
+_KINDS = frozenset(("user", "gemini", "info", "warning", "error"))
+_TOUCHED = frozenset(("lastUpdated",))
+_PARSED = Line.PARSED
 _INJECTED = {
     "<session_context>": "session_context",
     "<hook_context>": "hook_context",
@@ -78,21 +81,35 @@ class GeminiSession(JsonLineParser):
         self._settle(fatal=True)
 
     def record(self, record: dict[str, Any]) -> Line:
-        if jsontext.rounded(record.get("toolCalls")) or "$set" in record:  # arguments keep all their digits
+        if "$set" in record or "$rewindTo" in record:
+            return self._rewritten(record)
+        if rounded(record.get("toolCalls")):  # arguments keep all their digits
             record = self.exact(record)
+        if record.get("type") == "message_update" and isinstance(name := record.get("id"), str):
+            return self._update(name, record)
+        if (key := key_of(record)) is not None:
+            return self._message(key, record)
+        if is_header(record):
+            return self._header(record)
+        return Line.UNKNOWN
+
+    def _rewritten(self, record: dict[str, Any]) -> Line:
+        """The log changes what it said before. Most often only the moment of its last change."""
+        values = record.get("$set")
+        if len(record) == 1 and type(values) is dict and values.keys() == _TOUCHED:
+            return _PARSED
+        record = self.exact(record)
         if isinstance(target := record.get("$rewindTo"), str):
             self._release()
             self._withdrawn(bool(self._history.rewind(target)))
-            return Line.PARSED
+            return _PARSED
         if record.get("type") == "message_update" and isinstance(name := record.get("id"), str):
             return self._update(name, record)
         if (key := key_of(record)) is not None:
             return self._message(key, record)
         if isinstance(values := record.get("$set"), dict):
             return self._set(values)
-        if is_header(record):
-            return self._header(record)
-        return Line.UNKNOWN
+        return self._header(record) if is_header(record) else Line.UNKNOWN
 
     # -- records ------------------------------------------------------------------------------------------
 
@@ -108,24 +125,26 @@ class GeminiSession(JsonLineParser):
         return Line.PARSED
 
     def _message(self, key: str, record: dict[str, Any]) -> Line:
-        kind = record["type"]
-        if kind not in ("user", "gemini", "info", "warning", "error"):
+        kind, held = record["type"], self._held
+        if kind not in _KINDS:
             return Line.UNKNOWN
-        if self._held is not None and self._held[0] == key:
-            before = self._held[1]
+        if held is not None and held[0] == key:
+            before = held[1]
             after = _merged(before, record)
             self._held = (key, after)
-            return Line.DUPLICATE if after == before else Line.PARSED
+            return Line.DUPLICATE if after == before else _PARSED
         new = self._history.message(key)
         if not new:
             return self._again(key, record)
-        self._release()
+        if held is not None:
+            self._release()
         if kind == "gemini":
-            for update in self._updates.pop(record["id"], ()):
-                record = _merged(record, update)
+            if self._updates:
+                for update in self._updates.pop(record["id"], ()):
+                    record = _merged(record, update)
             self._held = (key, record)
-            return Line.PARSED
-        return Line.PARSED if self._other(key, record) else Line.DUPLICATE
+            return _PARSED
+        return _PARSED if self._other(key, record) else Line.DUPLICATE
 
     def _update(self, name: str, record: dict[str, Any]) -> Line:
         """A patch of a message, kept until the message comes."""
@@ -164,7 +183,7 @@ class GeminiSession(JsonLineParser):
                 if self._held is None or self._held[0] != entry.key:
                     told |= entry.key.startswith("gemini:") and self._model_call(entry.key, entry.record, again=True)
                 continue
-            if change is Change.RESUMED and self._print(entry.record) in self._prints:
+            if change is Change.RESUMED and _print(entry.record) in self._prints:
                 continue
             self._release()
             if summary_due and entry.words:
@@ -195,14 +214,6 @@ class GeminiSession(JsonLineParser):
         if any_of_them and self._abandoned is None:
             self.report.warn("late_withdrawal", "messages were withdrawn that had been handed over")
 
-    def _print(self, record: dict[str, Any]) -> int:
-        """A mark of a message's words and calls: a resumed history may give it a new id."""
-        calls = [c.get("id") for p in parts_of(record.get("content")) if isinstance(c := p.get("functionCall"), dict)]
-        made = record.get("toolCalls")
-        calls += [c.get("id") for c in made if isinstance(c, dict)] if isinstance(made, list) else []
-        names = tuple(sorted({c for c in calls if isinstance(c, str)}))
-        return hash((record["type"], text_of(record).strip(), names))
-
     def _release(self) -> None:
         """The held message is final: hand it over."""
         if self._held is not None:
@@ -221,6 +232,8 @@ class GeminiSession(JsonLineParser):
         """A message of the user's side, or of the harness about itself. False when it holds nothing new."""
         kind, time, parts = record["type"], self._when(record), parts_of(record.get("content"))
         self._speaker(key)
+        if kind == "user" and all(map(self._is_answer, parts)):
+            return False
         if kind == "error":
             self._settle(fatal=False)
             self._failure = (text_of(record), time, self.emit.abandoned)
@@ -239,7 +252,7 @@ class GeminiSession(JsonLineParser):
                 continue
             if words.strip():
                 self._settle(fatal=True)
-                self._prints.add(self._print(record))
+                self._prints.add(_print(record))
                 self.emit.prompt(words, time, message_id=name)
                 told, words = True, ""
             if injected is not None and isinstance(text, str):
@@ -259,6 +272,12 @@ class GeminiSession(JsonLineParser):
             self.emit.user(text_block(referenced), time, injected="referenced_files")
         return told or bool(referenced)
 
+    def _is_answer(self, part: dict[str, Any]) -> bool:
+        """Whether a part repeats a result that stands with its call, and nothing else."""
+        found = part.get("functionResponse")
+        call_id = found.get("id") if type(found) is dict and len(part) == 1 else None
+        return type(call_id) is str and self._answered.get(call_id, False)
+
     def _late_result(
         self, call_id: str | None, part: dict[str, Any], media: list[dict[str, Any]], time: str | None
     ) -> bool:
@@ -269,7 +288,7 @@ class GeminiSession(JsonLineParser):
         self._answered[call_id] = True
         response = part["functionResponse"].get("response")
         failed = isinstance(response, dict) and "error" in response and "output" not in response
-        self._result(call_id, [part, *media], "failed" if failed else "completed", time, None)
+        self._result(call_id, result_blocks([part, *media]), "failed" if failed else "completed", time, None)
         return True
 
     def _model_call(self, key: str, record: dict[str, Any], again: bool = False) -> bool:
@@ -280,24 +299,27 @@ class GeminiSession(JsonLineParser):
         parts = parts_of(record.get("content"))
         if not again:
             self._settle(fatal=False)
-            self._prints.add(self._print(record))
+            self._prints.add(_print(record))
             told = True
             self._words(record, parts, time, model, name)
         calls = _calls_of(record, [] if again else parts)
+        answered = self._answered
         for call in calls:
-            if call["id"] not in self._answered or not again:
+            call_id, tool = call["id"], call["name"]
+            if call_id not in answered or not again:
                 args = call.get("args")
-                self.emit.call(call["id"], call["name"], show(call["name"], args), args, time, model, name)
-                self._answered[call["id"]] = False
-                self._names[call["id"]] = call["name"]
+                self.emit.call(call_id, tool, show(tool, args), args, time, model, name)
+                answered[call_id] = False
+                self._names[call_id] = tool
                 told = True
-        usage = usage_of(record.get("tokens"), _KEYS, output_holds_thoughts=False)
-        if usage is not None and key not in self._counted:
-            self._counted.add(key)
-            self.emit.usage(usage, name, time, model)
-            told = True
+        if key not in self._counted:
+            usage = usage_of(record.get("tokens"), _COUNTS, output_holds_thoughts=False)
+            if usage is not None:
+                self._counted.add(key)
+                self.emit.usage(usage, name, time, model)
+                told = True
         for call in calls:
-            if not self._answered[call["id"]] and self._call_result(call):
+            if not answered[call["id"]] and self._call_result(call):
                 told = True
         return told
 
@@ -313,37 +335,58 @@ class GeminiSession(JsonLineParser):
                     self.emit.thought(thinking, self.time(thought.get("timestamp")) or time, model, name)
         for part in parts:
             text = part.get("text")
-            if isinstance(text, str) and text and part.get("thought"):
-                self.emit.thought(text, time, model, name)
-            elif isinstance(text, str) and text:
-                self.emit.message(text_block(text), time, model, name)
+            if type(text) is str and text:
+                if part.get("thought"):
+                    self.emit.thought(text, time, model, name)
+                else:
+                    self.emit.message({"type": "text", "text": text}, time, model, name)
             elif (block := media_block(part)) is not None:
                 self.emit.message(block, time, model, name)
 
     def _call_result(self, call: dict[str, Any]) -> bool:
         """The result that stands with its call; False while there is none."""
         status, display, parts = call.get("status"), call.get("resultDisplay"), parts_of(call.get("result"))
-        if status not in ("success", "error", "cancelled") and not parts:
+        if not parts and status not in ("success", "error", "cancelled"):
             return False
-        if not result_blocks(parts) and isinstance(display, str):
-            parts = [{"text": display}]
-        said = facts(display, _TEXTS) or {}
+        blocks = result_blocks(parts)
+        if not blocks and isinstance(display, str) and display:
+            blocks = [text_block(display)]
+        said = facts(display, _TEXTS) if isinstance(display, dict) else None
         if (agent := _text(call.get("agentId"))) is not None:
-            said = {"agentId": agent, **said}
-        if status not in ("success", None):
-            said = {"status": status, **said}
+            said = {"agentId": agent, **(said or {})}
+        if status != "success" and status is not None:
+            said = {"status": status, **(said or {})}
         self._answered[call["id"]] = True
         state = "failed" if status in ("error", "cancelled") else "completed"
-        self._result(call["id"], parts, state, self._when(call), said or None)
+        self._result(call["id"], blocks, state, self._when(call), said)
         return True
 
     def _result(
-        self, call_id: str, parts: list[dict[str, Any]], status: str, time: str | None, said: dict[str, Any] | None
+        self, call_id: str, blocks: list[dict[str, Any]], status: str, time: str | None, said: dict[str, Any] | None
     ) -> None:
-        blocks, code = result_blocks(parts), None
         if self._names.pop(call_id, "") in SHELL_TOOLS and blocks and blocks[0]["type"] == "text":
             code = exit_code(blocks[0]["text"])
-        self.emit.result(call_id, blocks, "failed" if code else status, time, said, exitCode=code)
+            if code is not None:
+                self.emit.result(call_id, blocks, "failed" if code else status, time, said, exitCode=code)
+                return
+        self.emit.result(call_id, blocks, status, time, said)
+
+
+def _print(record: dict[str, Any]) -> int:
+    """A mark of a message's words and calls: a resumed history may give it a new id."""
+    names: set[str] = set()
+    words = ""
+    for part in parts_of(record.get("content")):
+        text, call = part.get("text"), part.get("functionCall")
+        if isinstance(text, str) and not part.get("thought"):
+            words += text
+        if isinstance(call, dict) and isinstance(name := call.get("id"), str):
+            names.add(name)
+    made = record.get("toolCalls")
+    for call in made if isinstance(made, list) else ():
+        if isinstance(call, dict) and isinstance(name := call.get("id"), str):
+            names.add(name)
+    return hash((record["type"], words.strip(), *sorted(names)))
 
 
 def _calls_of(record: dict[str, Any], parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -353,10 +396,10 @@ def _calls_of(record: dict[str, Any], parts: list[dict[str, Any]]) -> list[dict[
     calls = [c for c in made if isinstance(c, dict) and _text(c.get("id")) and isinstance(c.get("name"), str)]
     listed = {call["id"] for call in calls}
     for part in parts:
-        call = part.get("functionCall")
-        if isinstance(call, dict) and isinstance(call.get("name"), str) and call.get("id") not in listed:
-            call_id = _text(call.get("id")) or f"{record['id']}#{len(calls)}"
-            calls.append({"id": call_id, "name": call["name"], "args": call.get("args")})
+        given = part.get("functionCall")
+        if isinstance(given, dict) and isinstance(given.get("name"), str) and given.get("id") not in listed:
+            call_id = _text(given.get("id")) or f"{record['id']}#{len(calls)}"
+            calls.append({"id": call_id, "name": given["name"], "args": given.get("args")})
     return calls
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from traceflow_formats import jsontext
+from traceflow_formats.jsontext import rounded
 
 from ..contract import JsonLineParser, Line
-from ..emit import text_block
+from ..facts import as_dict
 from ..genai import SHELL_TOOLS, count, exit_code
 from ..source import Harness, Source
 from ..tools.gemini import AGENT_TOOLS, show
@@ -21,6 +22,8 @@ from .files import Session, is_session, session_of, sessions_below
 from .session import GeminiSession
 
 __all__ = ["HARNESS", "GeminiSession", "GeminiStdout"]
+
+_PARSED = Line.PARSED
 
 
 def _text(value: object) -> str | None:
@@ -71,6 +74,7 @@ class GeminiStdout(JsonLineParser):
         return Line.UNKNOWN
 
     def _turn(self) -> str:
+        """The model call that speaks."""
         if self._message is None:
             self._calls += 1
             self._message = f"call-{self._calls}"
@@ -78,57 +82,56 @@ class GeminiStdout(JsonLineParser):
 
     def _said(self, record: dict[str, Any], time: str | None) -> Line:
         role, content = record.get("role"), record.get("content")
-        if not isinstance(content, str) or role not in ("user", "assistant"):
+        if type(content) is not str or role not in ("user", "assistant"):
             return Line.UNKNOWN
         if role == "user":
             self._message = None
             if content:
                 self.emit.prompt(content, time)
         elif content:
-            delta = True if record.get("delta") is True else None
-            self.emit.message(text_block(content), time, self._model, self._turn(), delta=delta)
-        return Line.PARSED
+            message = self._message or self._turn()
+            block = {"type": "text", "text": content}
+            if record.get("delta") is True:
+                self.emit.message(block, time, self._model, message, delta=True)
+            else:
+                self.emit.message(block, time, self._model, message)
+        return _PARSED
 
     def _tool_use(self, record: dict[str, Any], time: str | None) -> Line:
         call_id, name = _text(record.get("tool_id")), _text(record.get("tool_name"))
         if call_id is None or name is None:
             return Line.UNKNOWN
-        args = self.exact(record.get("parameters"), "parameters")
+        args = record.get("parameters")
+        if rounded(args):
+            args = self.exact(args, "parameters")
         self._names[call_id] = name
         self._agents = self._agents or name in AGENT_TOOLS
-        self.emit.call(call_id, name, show(name, args), args, time, self._model, self._turn())
-        return Line.PARSED
+        self.emit.call(call_id, name, show(name, args), args, time, self._model, self._message or self._turn())
+        return _PARSED
 
     def _tool_result(self, record: dict[str, Any], time: str | None) -> Line:
         call_id = _text(record.get("tool_id"))
         if call_id is None:
             return Line.UNKNOWN
         self._message = None
-        output, error = record.get("output"), record.get("error")
-        error = error if isinstance(error, dict) else {}
-        if output is not None and not isinstance(output, str):
-            output = _json(output)
-        text = output or _text(error.get("message")) or ""
+        text, error = record.get("output"), as_dict(record.get("error"))
+        if text is not None and type(text) is not str:
+            text = _json(text)
+        text = text or _text(error.get("message")) or ""
         status = "completed" if record.get("status") == "success" else "failed"
-        code = exit_code(text) if self._names.pop(call_id, "") in SHELL_TOOLS else None
-        if code:
-            status = "failed"
-        self.emit.result(
-            call_id,
-            [text_block(text)] if text else [],
-            status,
-            time,
-            {"errorType": kind} if (kind := _text(error.get("type"))) else None,
-            exitCode=code,
-        )
-        return Line.PARSED
+        said = {"errorType": kind} if (kind := _text(error.get("type"))) else None
+        blocks = [{"type": "text", "text": text}] if text else []
+        if self._names.pop(call_id, "") in SHELL_TOOLS and (code := exit_code(text)) is not None:
+            self.emit.result(call_id, blocks, "failed" if code else status, time, said, exitCode=code)
+        else:
+            self.emit.result(call_id, blocks, status, time, said)
+        return _PARSED
 
     def _result(self, record: dict[str, Any], time: str | None) -> Line:
         self._message = None
         self._status, self._ended_at = record["status"], time
         if record["status"] == "error":
-            error = record.get("error")
-            error = error if isinstance(error, dict) else {}
+            error = as_dict(record.get("error"))
             self.emit.error(
                 _text(error.get("message")) or _json(record), True, time, errorType=_text(error.get("type"))
             )

@@ -69,9 +69,8 @@ class KimiCliSession(WireParser):
 
     def record(self, record: dict[str, Any]) -> Line:
         message = record.get("message")
-        if isinstance(message, dict) and "timestamp" in record:
-            time = self.time(record.get("timestamp"))
-            return self.wire_event(message.get("type"), message.get("payload"), time)
+        if type(message) is dict and "timestamp" in record:
+            return self.wire_event(message.get("type"), message.get("payload"), self.time(record["timestamp"]))
         if record.get("type") == "metadata":
             return Line.PARSED
         if isinstance(record.get("role"), str):
@@ -152,16 +151,22 @@ class KimiCliStdout(WireParser):
     def feed(self, line: bytes) -> list[Event]:
         if type(line) is LongLine:
             return [*self._release(), *super().feed(line)]
-        if not self._pieces:
-            if not line.lstrip().startswith(b"{") or _reads(line):
-                self._hear(line)
-                return super().feed(line)
-            return self._hold(line)
-        if line.lstrip().startswith(b"{") and _reads(line):
-            events = self._release()
+        if not line.lstrip().startswith(b"{"):
+            if self._pieces:
+                return self._hold(line)
             self._hear(line)
+            return super().feed(line)
+        try:
+            record = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            if not _is_odd(line):
+                return self._hold(line)
+            events = self._release()
+            self._words = []
             return [*events, *super().feed(line)]
-        return self._hold(line)
+        events = self._release() if self._pieces else []
+        self._words = []
+        return [*events, *self.take(line, record)] if events else self.take(line, record)
 
     def finish(self) -> list[Event]:
         return [*self._release(), *super().finish()]
@@ -247,15 +252,15 @@ class KimiCliStdout(WireParser):
 
 def _say_assistant(parser: WireParser, record: dict[str, Any], message: str) -> None:
     """An assistant message: thoughts, words, calls."""
-    content = record.get("content")
+    content, emit = record.get("content"), parser.emit
     for item in content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []:
         part = as_dict(item)
         if part.get("type") == "think":
             if (thought := as_text(part.get("think"))) is not None:
-                parser.emit.thought(thought, message_id=message)
+                emit.thought(thought, None, None, message)
             continue
         for block in blocks_of([item]):
-            parser.emit.message(block, message_id=message)
+            emit.message(block, None, None, message)
     for at, item in enumerate(as_list(record.get("tool_calls"))):
         call = as_dict(item)
         function = as_dict(call.get("function"))
@@ -267,22 +272,24 @@ def _say_assistant(parser: WireParser, record: dict[str, Any], message: str) -> 
 def _say_result(parser: WireParser, call_id: str, content: object) -> None:
     """A tool message: `<system>` words of the harness come first, `ERROR:` among them when the call failed."""
     blocks = blocks_of(content)
-    texts = [block["text"] for block in blocks if block["type"] == "text"]
-    system = texts[0] if texts and texts[0].startswith("<system>") else ""
+    system = next((text for block in blocks if (text := block.get("text")) is not None), "")
+    if not system.startswith("<system>"):
+        parser.emit.result(call_id, blocks)
+        return
     code = exit_code(system)
-    failed = system.startswith("<system>ERROR:") or bool(code)
-    parser.emit.result(call_id, blocks, "failed" if failed else "completed", exitCode=code)
+    status = "failed" if code or system.startswith("<system>ERROR:") else "completed"
+    if code is None:
+        parser.emit.result(call_id, blocks, status)
+    else:
+        parser.emit.result(call_id, blocks, status, exitCode=code)
 
 
-def _reads(line: bytes) -> bool:
-    """Whether a line is JSON by itself."""
+def _is_odd(line: bytes) -> bool:
+    """Whether a line that orjson refuses is JSON by itself all the same."""
     try:
-        orjson.loads(line)
-    except orjson.JSONDecodeError:
-        try:
-            jsontext.loads(line)
-        except ValueError:
-            return False
+        jsontext.loads(line)
+    except ValueError:
+        return False
     return True
 
 

@@ -8,9 +8,12 @@ follows it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from traceflow_formats.jsontext import rounded
+
+from ..content import last_text
 from ..contract import JsonLineParser, Line
 from ..emit import text_block
 from ..facts import as_dict, as_list, as_text, count, facts, tool_input
@@ -22,6 +25,7 @@ from .parts import blocks_of, exit_code, text_of_parts, usage_of, written_by
 __all__ = ["HARNESS", "KimiCodeSession", "KimiCodeStdout"]
 
 _NAME = "kimi-code"
+_PARSED = Line.PARSED
 _COUNTS = ("inputOther", "output", "inputCacheRead", "inputCacheCreation")
 _PERSONS = frozenset({"user", "skill_activation", "plugin_command"})  # origins of what a person asked
 _SILENT = frozenset(
@@ -74,7 +78,7 @@ class KimiCodeStdout(JsonLineParser):
         answered = as_text(record.get("tool_call_id"))
         if role == "tool" and answered is not None:
             blocks = blocks_of(record.get("content"))
-            text = next((b["text"] for b in reversed(blocks) if b["type"] == "text"), "")
+            text = last_text(blocks)
             code = exit_code(text)
             status = "failed" if code or _refused(text) else "completed"
             self.emit.result(answered, blocks, status, exitCode=code)
@@ -133,9 +137,11 @@ class KimiCodeSession(JsonLineParser):
         self._compactions = 0
         self._interrupted: tuple[str, str | None] | None = None
         self._open = False  # a turn is under way
+        self._withdrawn: Sequence[tuple[int, int]] = ()  # the lines that were undone, from and to
 
     def start_part(self) -> None:
         self._reset()
+        self._withdrawn = self.part.info.get("withdrawn") or ()
         session = as_text(self.part.info.get("session"))
         if session is not None and self.report.session_id is None:
             self.report.session_id = self.emit.session_id = session
@@ -152,57 +158,56 @@ class KimiCodeSession(JsonLineParser):
 
     def record(self, record: dict[str, Any]) -> Line:
         kind = record.get("type")
-        if not isinstance(kind, str):
+        if type(kind) is not str:
             return Line.UNKNOWN
-        line = self.report.line
-        withdrawn = self.part.info.get("withdrawn") or ()
-        self.emit.abandoned = any(first <= line <= last for first, last in withdrawn)
+        if self._withdrawn:
+            line = self.report.line
+            self.emit.abandoned = any(first <= line <= last for first, last in self._withdrawn)
         time = self.time(record.get("time"))
-        if kind == "context.append_loop_event":
-            self._written = True
-            return self._loop_event(as_dict(record.get("event")), time)
-        if kind == "context.append_message":
-            self._written = True
-            return self._message(as_dict(record.get("message")), time, {})
-        if kind == "agent.message.appended":
-            if self._written:
-                return Line.DUPLICATE
-            inner = as_dict(record.get("message"))
-            return self._message(as_dict(inner.get("message")), time, as_dict(inner.get("meta")))
-        if kind in ("turn.prompt", "turn.steer"):
-            return self._turn(record, time)
-        if kind == "turn.ended":
-            return self._end_turn(record, time)
-        if kind in ("llm.request", "profile.bind", "config.update", "metadata", "usage.record"):
-            return self._state(kind, record, time)
-        if kind in ("full_compaction.begin", "full_compaction.cancel", "context.apply_compaction"):
-            return self._compaction(kind, record, time)
-        if kind == "turn.step.retrying":
-            self._interrupted = None
-            self.emit.error(
-                as_text(record.get("errorMessage")) or "the model call was tried again", False, time, retried=True,
-                errorName=as_text(record.get("errorName")), statusCode=count(record.get("statusCode")),
-            )  # fmt: skip
-            return Line.PARSED
-        if kind == "turn.step.interrupted":
-            if record.get("reason") == "error":
-                self._interrupted = (as_text(record.get("message")) or "", time)
-            return Line.PARSED
-        return Line.PARSED if kind in _SILENT or kind.startswith(_SILENT_GROUPS) else Line.UNKNOWN
+        tell = _TELLERS.get(kind)
+        if tell is not None:
+            return tell(self, record, time)
+        return _PARSED if kind in _SILENT or kind.startswith(_SILENT_GROUPS) else Line.UNKNOWN
 
-    def _state(self, kind: str, record: dict[str, Any], time: str | None) -> Line:
-        if kind == "llm.request":
-            if record.get("kind") != "compaction":
-                self._model = as_text(record.get("model")) or self._model
-        elif kind == "usage.record":
-            return self._usage_record(record, time)
-        elif kind != "metadata":
-            self._model = self._model or as_text(record.get("modelAlias"))
-            system = as_text(record.get("systemPrompt"))
-            if system is not None and system != self._system:
-                self._system = system
-                self.emit.prompt(system, time, role="system")
-        return Line.PARSED
+    def _appended(self, record: dict[str, Any], time: str | None) -> Line:
+        self._written = True
+        return self._message(as_dict(record.get("message")), time, {})
+
+    def _repeated(self, record: dict[str, Any], time: str | None) -> Line:
+        """A message again, at the end of its turn; all there is in journals without context records."""
+        if self._written:
+            return Line.DUPLICATE
+        inner = as_dict(record.get("message"))
+        return self._message(as_dict(inner.get("message")), time, as_dict(inner.get("meta")))
+
+    def _request(self, record: dict[str, Any], time: str | None) -> Line:
+        if record.get("kind") != "compaction":
+            self._model = as_text(record.get("model")) or self._model
+        return _PARSED
+
+    def _profile(self, record: dict[str, Any], time: str | None) -> Line:
+        self._model = self._model or as_text(record.get("modelAlias"))
+        system = as_text(record.get("systemPrompt"))
+        if system is not None and system != self._system:
+            self._system = system
+            self.emit.prompt(system, time, role="system")
+        return _PARSED
+
+    def _retrying(self, record: dict[str, Any], time: str | None) -> Line:
+        self._interrupted = None
+        self.emit.error(
+            as_text(record.get("errorMessage")) or "the model call was tried again", False, time, retried=True,
+            errorName=as_text(record.get("errorName")), statusCode=count(record.get("statusCode")),
+        )  # fmt: skip
+        return _PARSED
+
+    def _stopped(self, record: dict[str, Any], time: str | None) -> Line:
+        if record.get("reason") == "error":
+            self._interrupted = (as_text(record.get("message")) or "", time)
+        return _PARSED
+
+    def _metadata(self, record: dict[str, Any], time: str | None) -> Line:
+        return _PARSED
 
     # -- turns -------------------------------------------------------------------------------------------
 
@@ -262,7 +267,8 @@ class KimiCodeSession(JsonLineParser):
         if role == "assistant":  # sessions that were moved here from kimi-cli have whole messages
             self._end_step(None, time)
             self._begin_step(as_text(message.get("id")))
-            self._parts(as_list(content) or [{"type": "text", "text": content}], time)
+            for part in as_list(content) or [{"type": "text", "text": content}]:
+                self._part(part, time)
             for at, item in enumerate(as_list(message.get("toolCalls"))):
                 call = as_dict(item)
                 function = as_dict(call.get("function")) or call  # 1.0 writes {function: {name, arguments}}
@@ -302,25 +308,31 @@ class KimiCodeSession(JsonLineParser):
 
     # -- steps -------------------------------------------------------------------------------------------
 
-    def _loop_event(self, event: dict[str, Any], time: str | None) -> Line:
-        kind = event.get("type")
-        if kind == "step.begin":
+    def _loop_event(self, record: dict[str, Any], time: str | None) -> Line:
+        self._written = True
+        event = record.get("event")
+        if type(event) is not dict or type(kind := event.get("type")) is not str:
+            return Line.UNKNOWN
+        if kind == "content.part":
+            self._part(event.get("part"), time)
+        elif kind == "tool.call":
+            given = event.get("args")
+            if rounded(given):
+                given = self.exact(given, "event", "args")
+            self._call(event.get("toolCallId"), 0, event.get("name"), given, time)
+        elif kind == "tool.result" and (call_id := as_text(event.get("toolCallId"))) is not None:
+            result = as_dict(event.get("result"))
+            self._result(call_id, result.get("output"), result, time)
+        elif kind == "step.begin":
             self._say_prompt()
-            self._end_step(None, time)
+            if self._step is not None or self._recorded is not None:
+                self._end_step(None, time)
             self._begin_step(as_text(event.get("uuid")))
         elif kind == "step.end":
             self._end_step(event, time)
-        elif kind == "content.part":
-            self._parts([event.get("part")], time)
-        elif kind == "tool.call":
-            self._call(
-                event.get("toolCallId"), 0, event.get("name"), self.exact(event.get("args"), "event", "args"), time
-            )
-        elif kind == "tool.result" and (call_id := as_text(event.get("toolCallId"))) is not None:
-            self._result(call_id, as_dict(event.get("result")).get("output"), as_dict(event.get("result")), time)
         else:
             return Line.UNKNOWN
-        return Line.PARSED
+        return _PARSED
 
     def _begin_step(self, name: str | None) -> str:
         self._steps += 1
@@ -339,16 +351,15 @@ class KimiCodeSession(JsonLineParser):
         if usage is not None:
             self.emit.usage(usage, step, time, self._model, stopReason=as_text(as_dict(event).get("finishReason")))
 
-    def _parts(self, parts: list[Any], time: str | None) -> None:
+    def _part(self, item: object, time: str | None) -> None:
         step = self._step or self._begin_step(None)
-        for item in parts:
-            part = as_dict(item)
-            if part.get("type") == "think":
-                if (thought := as_text(part.get("think"))) is not None:
-                    self.emit.thought(thought, time, self._model, step)
-                continue
-            for block in blocks_of([part]):
-                self.emit.message(block, time, self._model, step)
+        part = as_dict(item)
+        if part.get("type") == "think":
+            if (thought := as_text(part.get("think"))) is not None:
+                self.emit.thought(thought, time, self._model, step)
+            return
+        for block in blocks_of([part]):
+            self.emit.message(block, time, self._model, step)
 
     def _call(self, call_id: object, at: int, name: object, given: Any, time: str | None) -> None:
         step = self._step or self._begin_step(None)
@@ -357,14 +368,14 @@ class KimiCodeSession(JsonLineParser):
 
     def _result(self, call_id: str, output: object, result: dict[str, Any], time: str | None) -> None:
         blocks = blocks_of(output)
-        text = next((b["text"] for b in reversed(blocks) if b["type"] == "text"), "")
+        text = last_text(blocks)
         code = exit_code(text)
         failed = result.get("isError") is True or bool(code)
-        spent = result.get("durationMs")
-        self.emit.result(
-            call_id, blocks, "failed" if failed else "completed", time, facts({"note": result.get("note")}),
-            exitCode=code, durationMs=spent if isinstance(spent, int | float) else None,
-        )  # fmt: skip
+        extra: dict[str, Any] = {} if code is None else {"exitCode": code}
+        if isinstance(spent := result.get("durationMs"), int | float):
+            extra["durationMs"] = spent
+        note = facts({"note": result["note"]}) if "note" in result else None
+        self.emit.result(call_id, blocks, "failed" if failed else "completed", time, note, **extra)
 
     # -- tokens and compaction ---------------------------------------------------------------------------
 
@@ -381,7 +392,8 @@ class KimiCodeSession(JsonLineParser):
             self.report.warn("side_usage", "tokens of a request that is no part of the conversation were left out")
         return Line.PARSED
 
-    def _compaction(self, kind: str, record: dict[str, Any], time: str | None) -> Line:
+    def _compaction(self, record: dict[str, Any], time: str | None) -> Line:
+        kind = record["type"]
         self._say_prompt()
         self._end_step(None, time)
         if kind == "full_compaction.begin":
@@ -396,6 +408,27 @@ class KimiCodeSession(JsonLineParser):
         known = {key: value for key, value in told.items() if value is not None}
         self.emit.user(text_block(text), time, compaction={**(begun or {"trigger": "auto"}), **known})
         return Line.PARSED
+
+
+_Teller = Callable[[KimiCodeSession, dict[str, Any], str | None], Line]
+_TELLERS: dict[str, _Teller] = {
+    "context.append_loop_event": KimiCodeSession._loop_event,
+    "context.append_message": KimiCodeSession._appended,
+    "agent.message.appended": KimiCodeSession._repeated,
+    "turn.prompt": KimiCodeSession._turn,
+    "turn.steer": KimiCodeSession._turn,
+    "turn.ended": KimiCodeSession._end_turn,
+    "llm.request": KimiCodeSession._request,
+    "profile.bind": KimiCodeSession._profile,
+    "config.update": KimiCodeSession._profile,
+    "metadata": KimiCodeSession._metadata,
+    "usage.record": KimiCodeSession._usage_record,
+    "full_compaction.begin": KimiCodeSession._compaction,
+    "full_compaction.cancel": KimiCodeSession._compaction,
+    "context.apply_compaction": KimiCodeSession._compaction,
+    "turn.step.retrying": KimiCodeSession._retrying,
+    "turn.step.interrupted": KimiCodeSession._stopped,
+}
 
 
 def _injected(text: str, kind: str | None, origin: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import orjson
 
 from ..contract import Parser, Part
 from ..facts import as_dict, as_list, as_text
-from ..lines import LongLine, iter_lines
+from ..lines import LongLine, file_lines
 from ..source import Input, Source, file_input, head_records, walk_files
 from .parts import text_of_parts
 
@@ -25,6 +26,12 @@ __all__ = ["COMPACTED", "cli_session_at", "cli_sessions_in", "code_session_at", 
 
 COMPACTED = "<system>Previous context has been compacted"
 _SPAWNED = re.compile(r"^agent_id: ([\w-]{1,80})$", re.MULTILINE)
+_TYPE = re.compile(rb'\{"type": ?"([^"\\]{1,80})"').match
+_SURVEYED = frozenset((b"subagent.spawned", b"context.undo"))
+_HISTORY = frozenset(
+    (b"context.undo", b"turn.prompt", b"turn.steer", b"context.append_message", b"context.apply_compaction",
+     b"context.clear")
+)  # fmt: skip
 _HEAD = 40  # a context's summary stands among its first lines
 
 Make = Callable[[], Parser]
@@ -34,18 +41,31 @@ Claims = Callable[[Sequence[dict[str, Any]]], bool]
 def _records(path: Path, *needles: bytes, limit: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a file whose line holds one of the needles, with the line's number; of its first lines only,
     where a limit is given."""
-    with path.open("rb") as stream:
-        for number, line in enumerate(iter_lines(stream), 1):
-            if limit and number > limit:
-                return
-            if type(line) is LongLine or not (not needles or any(needle in line for needle in needles)):
-                continue
-            try:
-                record = orjson.loads(line)
-            except orjson.JSONDecodeError:
-                continue
-            if isinstance(record, dict):
-                yield number, record
+    for number, line in enumerate(islice(file_lines(path), limit or None), 1):
+        if (not needles or any(needle in line for needle in needles)) and (record := _object(line)) is not None:
+            yield number, record
+
+
+def _typed(path: Path, types: frozenset[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The records of a journal that are of these types, with the number of their line.
+
+    Most records begin with their type, which is cheaper to look at than a whole line.
+    """
+    for number, line in enumerate(file_lines(path), 1):
+        head = _TYPE(line)
+        wanted = head[1] in types if head is not None else any(kind in line for kind in types)
+        if wanted and (record := _object(line)) is not None:
+            yield number, record
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    if type(line) is LongLine:
+        return None
+    try:
+        record = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    return record if isinstance(record, dict) else None
 
 
 def _plain(path: Path) -> bool:
@@ -77,18 +97,21 @@ def _code_source(session: Path, paths: list[Path], make: Make, name: str | None 
     paths = sorted(paths, key=lambda p: (p.parent.name != "main", p.parent.name))
     main = paths[0]
     spawns: dict[str, list[str]] = {}
+    undone: set[Path] = set()  # journals that took something back
     for path in paths:
-        for _, record in _records(path, b'"subagent.spawned"'):
+        for _, record in _typed(path, _SURVEYED):
             agent, call = as_text(record.get("subagentId")), as_text(record.get("parentToolCallId"))
             if agent is not None and call is not None:
                 spawns.setdefault(agent, []).append(call)
+            if record.get("type") == "context.undo":
+                undone.add(path)
     order = {agent: at for at, agent in enumerate(spawns)}
     session_id = name or _session_id(session) or session.name
     inputs = []
     for path in sorted(paths, key=lambda p: (p != main, order.get(p.parent.name, len(order)), p.parent.name)):
         agent = None if path == main else path.parent.name
         calls = spawns.get(path.parent.name, []) if agent else []
-        info = {"session": session_id, "spawns": calls, "withdrawn": _withdrawn(path)}
+        info = {"session": session_id, "spawns": calls, "withdrawn": _withdrawn(path) if path in undone else []}
         place = path.relative_to(session).as_posix() if path.is_relative_to(session) else path.name
         inputs.append(file_input(path, Part(place, agent, calls[0] if calls else None, info)))
     state = session / "state.json"
@@ -108,13 +131,10 @@ def _session_id(session: Path) -> str | None:
 
 def _withdrawn(path: Path) -> list[tuple[int, int]]:
     """The stretches of a journal that `context.undo` took back: from the prompt that it names to the undo itself."""
-    needles = (b'"context.undo"', b'"turn.prompt"', b'"turn.steer"', b'"context.append_message"', b'compaction"')
-    if not any(True for _ in _records(path, b'"context.undo"')):
-        return []
     stretches: list[tuple[int, int]] = []
     anchors: list[int] = []
     turn: int | None = None
-    for number, record in _records(path, *needles, b'"context.clear"'):
+    for number, record in _typed(path, _HISTORY):
         kind = record.get("type")
         if kind in ("turn.prompt", "turn.steer"):
             turn = number

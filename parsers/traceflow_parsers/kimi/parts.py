@@ -10,8 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from traceflow_formats import jsontext
-
+from ..content import content_blocks
 from ..emit import image_block, text_block
 from ..facts import as_dict, as_list, as_text, count
 
@@ -24,27 +23,20 @@ _CLI_TOOLS = frozenset({"Shell", "ReadFile", "WriteFile", "StrReplaceFile", "Set
 
 def blocks_of(content: object) -> list[dict[str, Any]]:
     """The blocks of a content: a text, or parts of text, images and other media. Thoughts are left out."""
-    if content is None or content == "":
+    return content_blocks(content, _media)
+
+
+def _media(part: dict[str, Any]) -> list[dict[str, Any]] | None:
+    kind = part.get("type")
+    if kind == "think":
         return []
-    if isinstance(content, str):
-        return [text_block(content)]
-    if not isinstance(content, list):
-        return [text_block(jsontext.dumps(content).decode())]
-    blocks = []
-    for item in content:
-        part = as_dict(item)
-        kind = part.get("type")
-        if isinstance(part.get("text"), str):
-            if part["text"]:
-                blocks.append(text_block(part["text"]))
-        elif kind == "image_url":
-            blocks.append(_image(_url(part, "image")))
-        elif kind in ("audio_url", "video_url"):
-            url = _url(part, str(kind)[:5])
-            blocks.append(text_block(f"[{str(kind)[:5]}]" if url.startswith("data:") else f"[{str(kind)[:5]}] {url}"))
-        elif kind != "think":
-            blocks.append(text_block(item if isinstance(item, str) else jsontext.dumps(item).decode()))
-    return blocks
+    if kind == "image_url":
+        return [_image(_url(part, "image"))]
+    if kind in ("audio_url", "video_url"):
+        medium = str(kind)[:5]
+        url = _url(part, medium)
+        return [text_block(f"[{medium}]" if url.startswith("data:") else f"[{medium}] {url}")]
+    return None
 
 
 def text_of_parts(content: object) -> str:
@@ -61,8 +53,8 @@ def usage_of(usage: object, names: tuple[str, str, str, str]) -> dict[str, Any] 
     zeros are what a provider leaves that counts nothing.
     """
     counts = as_dict(usage)
-    given, written, read, created = (count(counts.get(name)) for name in names)
-    if not any((given, written, read, created)):
+    given, written, read, created = map(count, map(counts.get, names))
+    if not (given or written or read or created):
         return None
     numbers: dict[str, Any] = {}
     if given is not None:
@@ -71,7 +63,8 @@ def usage_of(usage: object, names: tuple[str, str, str, str]) -> dict[str, Any] 
         numbers["completionTokens"] = written
     if read is not None:
         numbers["cachedTokens"] = read
-    extra = {k: v for k, v in counts.items() if k not in names[:3] and count(v) is not None}
+    taken = names[:3]
+    extra = {k: v for k, v in counts.items() if k not in taken and count(v) is not None}
     if extra:
         numbers["extra"] = extra
     return numbers

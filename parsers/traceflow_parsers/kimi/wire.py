@@ -7,6 +7,7 @@ nothing more will come.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from traceflow_formats import jsontext
 
 from ..contract import JsonLineParser, Line
 from ..emit import text_block
-from ..facts import as_dict, as_text, count, tool_input
+from ..facts import as_dict, as_text, count, plain_input, tool_input
 from ..tools.kimi import show
 from .parts import blocks_of, exit_code, text_of_parts, usage_of
 
@@ -23,6 +24,7 @@ __all__ = ["WireParser"]
 _COUNTS = ("input_other", "output", "input_cache_read", "input_cache_creation")
 _TOO_SHORT = "Your previous response was too brief."  # asked of a subagent by the harness, not by its caller
 _LONGEST_NOTE = 256
+_PARSED = Line.PARSED
 _SILENT = frozenset(
     {
         "ApprovalRequest", "ApprovalRequestResolved", "ApprovalResponse", "BtwBegin", "BtwEnd", "HookRequest",
@@ -82,66 +84,71 @@ class WireParser(JsonLineParser):
 
     def wire_event(self, kind: object, payload: object, time: str | None) -> Line:
         """An event of the main agent, or of a subagent in an envelope."""
-        if not isinstance(kind, str):
+        if type(kind) is not str:
             return Line.UNKNOWN
-        agent, content = self._main, as_dict(payload)
+        content = payload if type(payload) is dict else {}
         if kind == "SubagentEvent":
-            inner = as_dict(content.get("event"))
-            parent = as_text(content.get("parent_tool_call_id")) or as_text(content.get("task_tool_call_id"))
-            name = as_text(content.get("agent_id")) or parent
-            if name is None or inner.get("type") == "SubagentEvent":
-                return Line.UNKNOWN
-            agent = self._agents.setdefault(name, _Agent(name, parent))
-            if parent is not None and parent != agent.parent:  # resumed by another call
-                agent.parent, agent.turns = parent, 0
-            kind, content = inner.get("type"), as_dict(inner.get("payload"))
+            return self._enveloped(content, time)
+        return self._event(self._main, kind, content, time)
+
+    def _enveloped(self, envelope: dict[str, Any], time: str | None) -> Line:
+        inner = as_dict(envelope.get("event"))
+        parent = as_text(envelope.get("parent_tool_call_id")) or as_text(envelope.get("task_tool_call_id"))
+        name, kind = as_text(envelope.get("agent_id")) or parent, inner.get("type")
+        if name is None or kind == "SubagentEvent":
+            return Line.UNKNOWN
+        agent = self._agents.setdefault(name, _Agent(name, parent))
+        if parent is not None and parent != agent.parent:  # resumed by another call
+            agent.parent, agent.turns = parent, 0
+        if type(kind) is not str:
+            return Line.UNKNOWN
         self.emit.agent(agent.agent_id, agent.parent)
-        known = isinstance(kind, str) and self._event(agent, kind, content, time)
+        known = self._event(agent, kind, as_dict(inner.get("payload")), time)
         self.emit.agent(self._main.agent_id, self._main.parent)
-        return Line.PARSED if known else Line.UNKNOWN
+        return known
 
-    def _event(self, agent: _Agent, kind: str, payload: dict[str, Any], time: str | None) -> bool:
-        if kind == "ToolCallPart":
-            self._more(agent, payload)
-        elif kind == "ToolResult":
-            return self._result(agent, payload, time)
-        elif kind == "StatusUpdate":
-            self._status(agent, payload, time)
-        elif kind in _SILENT:
-            pass
-        else:
+    def _event(self, agent: _Agent, kind: str, payload: dict[str, Any], time: str | None) -> Line:
+        if (tell := _TELLERS.get(kind)) is not None:
+            return tell(self, agent, payload, time)
+        if kind in _SILENT:
+            return _PARSED
+        if agent.pending is not None:
             self._flush(agent)
-            return self._turn_event(agent, kind, payload, time)
-        return True
+        if (tell := _FLUSHING.get(kind)) is not None:
+            return tell(self, agent, payload, time)
+        return Line.UNKNOWN
 
-    def _turn_event(self, agent: _Agent, kind: str, payload: dict[str, Any], time: str | None) -> bool:
-        if kind in ("TurnBegin", "SteerInput"):
-            self._asked(agent, payload.get("user_input"), time)
-            agent.open, agent.step = True, None
-        elif kind == "StepBegin":
+    # -- turns -------------------------------------------------------------------------------------------
+
+    def _turn(self, agent: _Agent, payload: dict[str, Any], time: str | None) -> Line:
+        self._asked(agent, payload.get("user_input"), time)
+        agent.open, agent.step = True, None
+        return _PARSED
+
+    def _end_turn(self, agent: _Agent, payload: dict[str, Any], time: str | None) -> Line:
+        agent.open, agent.step = False, None
+        return _PARSED
+
+    def _interrupted(self, agent: _Agent, payload: dict[str, Any], time: str | None) -> Line:
+        """By the user or by an error, whose words are on stdout or stderr only."""
+        agent.open, agent.step = False, None
+        self.emit.error("StepInterrupted", True, time)
+        return _PARSED
+
+    def _retried(self, agent: _Agent, payload: dict[str, Any], time: str | None) -> Line:
+        name, status = as_text(payload.get("error_type")), count(payload.get("status_code"))
+        words = name or "the model call was tried again"
+        self.emit.error(words, False, time, retried=True, errorName=name, statusCode=status)
+        if agent.spoke:
             self._begin_step(agent)
-        elif kind == "ContentPart":
-            self._content(agent, payload, time)
-        elif kind == "ToolCall":
-            self._call(agent, payload, time)
-        elif kind in ("TurnEnd", "StepInterrupted"):
-            agent.open, agent.step = False, None
-            if kind == "StepInterrupted":  # by the user or by an error, whose words are on stdout or stderr only
-                self.emit.error("StepInterrupted", True, time)
-        elif kind == "StepRetry":
-            name, status = as_text(payload.get("error_type")), count(payload.get("status_code"))
-            words = name or "the model call was tried again"
-            self.emit.error(words, False, time, retried=True, errorName=name, statusCode=status)
-            if agent.spoke:
-                self._begin_step(agent)
-        elif kind == "CompactionEnd":
-            main = agent is self._main and agent.agent_id is None
-            text = self._summaries.pop(0) if main and self._summaries else ""
-            trigger = "auto" if agent.step is not None else "manual"
-            self.emit.user(text_block(text), time, compaction={"trigger": trigger})
-        else:
-            return kind == "CompactionBegin"
-        return True
+        return _PARSED
+
+    def _compacted(self, agent: _Agent, payload: dict[str, Any], time: str | None) -> Line:
+        main = agent is self._main and agent.agent_id is None
+        text = self._summaries.pop(0) if main and self._summaries else ""
+        trigger = "auto" if agent.step is not None else "manual"
+        self.emit.user(text_block(text), time, compaction={"trigger": trigger})
+        return _PARSED
 
     # -- words and calls ---------------------------------------------------------------------------------
 
@@ -167,37 +174,50 @@ class WireParser(JsonLineParser):
         agent.spoke = False
         return agent.step
 
-    def _content(self, agent: _Agent, part: dict[str, Any], time: str | None) -> None:
+    def _step(self, agent: _Agent, payload: dict[str, Any], time: str | None) -> Line:
+        self._begin_step(agent)
+        return _PARSED
+
+    def _content(self, agent: _Agent, part: dict[str, Any], time: str | None) -> Line:
         step = agent.step or self._begin_step(agent)
         agent.spoke = True
         if part.get("type") == "think":
             if (thought := as_text(part.get("think"))) is not None:
-                self.emit.thought(thought, time, message_id=step)
-            return
+                self.emit.thought(thought, time, None, step)
+            return _PARSED
         for block in blocks_of([part]):
-            self.emit.message(block, time, message_id=step)
+            self.emit.message(block, time, None, step)
+        return _PARSED
 
-    def _call(self, agent: _Agent, payload: dict[str, Any], time: str | None) -> None:
+    def _call(self, agent: _Agent, payload: dict[str, Any], time: str | None) -> Line:
         step = agent.step or self._begin_step(agent)
         function = as_dict(payload.get("function"))
         arguments = function.get("arguments")
         text = arguments if isinstance(arguments, str) else "" if arguments is None else _dumped(arguments)
         call_id = as_text(payload.get("id")) or f"{step}-{self.report.line}"
-        agent.pending = _Pending(call_id, as_text(function.get("name")) or "unknown", text, time, step)
+        name = as_text(function.get("name")) or "unknown"
+        given = plain_input(text)
+        if given is not None:
+            agent.spoke = True
+            self.emit.call(call_id, name, show(name, given), given, time, None, step)
+            return _PARSED
+        agent.pending = _Pending(call_id, name, text, time, step)
         if _is_whole(text):
             self._flush(agent)
+        return _PARSED
 
-    def _more(self, agent: _Agent, payload: dict[str, Any]) -> None:
+    def _more(self, agent: _Agent, payload: dict[str, Any], time: str | None) -> Line:
         """A further piece of the last call's arguments; a result of an earlier call may have come in between."""
         piece = payload.get("arguments_part")
         if not isinstance(piece, str) or not piece:
-            return
+            return _PARSED
         if agent.pending is None:
             self.report.warn("orphan_arguments", "a piece of arguments that belongs to no call")
-            return
+            return _PARSED
         agent.pending.arguments += piece
         if piece.rstrip().endswith("}") and _is_whole(agent.pending.arguments):
             self._flush(agent)
+        return _PARSED
 
     def _flush(self, agent: _Agent) -> None:
         pending, agent.pending = agent.pending, None
@@ -210,35 +230,63 @@ class WireParser(JsonLineParser):
         given = tool_input(arguments, self.report)
         if isinstance(given, str):
             self.report.warn("cut_arguments", "the arguments of a call are cut off")
-        self.emit.call(call_id, name, show(name, given), given, time, message_id=step)
+        self.emit.call(call_id, name, show(name, given), given, time, None, step)
 
-    def _result(self, agent: _Agent, payload: dict[str, Any], time: str | None) -> bool:
+    def _result(self, agent: _Agent, payload: dict[str, Any], time: str | None) -> Line:
         call_id = as_text(payload.get("tool_call_id"))
         if call_id is None:
-            return False
+            return Line.UNKNOWN
         if agent.pending is not None and agent.pending.id == call_id:
             self._flush(agent)
         returned = as_dict(payload.get("return_value", payload.get("result")))
         output, message = returned.get("output"), as_text(returned.get("message"))
         blocks = blocks_of([output] if isinstance(output, dict) else output)
-        note = None
-        if message is not None and (not blocks or len(message) > _LONGEST_NOTE):
-            blocks.insert(0, text_block(message))
-        elif message is not None:
-            note = {"message": message}
-        code = exit_code(message or "")
-        failed = returned.get("is_error") is True or bool(code)
-        self.emit.result(call_id, blocks, "failed" if failed else "completed", time, note, exitCode=code)
-        return True
+        note, code = None, None
+        if message is not None:
+            code = exit_code(message)
+            if blocks and len(message) <= _LONGEST_NOTE:
+                note = {"message": message}
+            else:
+                blocks.insert(0, text_block(message))
+        status = "failed" if code or returned.get("is_error") is True else "completed"
+        if code is None:
+            self.emit.result(call_id, blocks, status, time, note)
+        else:
+            self.emit.result(call_id, blocks, status, time, note, exitCode=code)
+        return _PARSED
 
-    def _status(self, agent: _Agent, payload: dict[str, Any], time: str | None) -> None:
+    def _status(self, agent: _Agent, payload: dict[str, Any], time: str | None) -> Line:
         usage = usage_of(payload.get("token_usage"), _COUNTS)
         if usage is None:
-            return
+            return _PARSED
         if agent.step is None:
             self.report.warn("side_usage", "tokens of a request that is no part of the conversation were left out")
-            return
+            return _PARSED
         self.emit.usage(usage, agent.step, time, requestId=as_text(payload.get("message_id")))
+        return _PARSED
+
+    def _silent(self, agent: _Agent, payload: dict[str, Any], time: str | None) -> Line:
+        return _PARSED
+
+
+_Teller = Callable[[WireParser, _Agent, dict[str, Any], str | None], Line]
+_TELLERS: dict[str, _Teller] = {
+    "ToolCallPart": WireParser._more,
+    "ToolResult": WireParser._result,
+    "StatusUpdate": WireParser._status,
+}
+_FLUSHING: dict[str, _Teller] = {  # these show that nothing more will come of the last call
+    "TurnBegin": WireParser._turn,
+    "SteerInput": WireParser._turn,
+    "StepBegin": WireParser._step,
+    "ContentPart": WireParser._content,
+    "ToolCall": WireParser._call,
+    "TurnEnd": WireParser._end_turn,
+    "StepInterrupted": WireParser._interrupted,
+    "StepRetry": WireParser._retried,
+    "CompactionBegin": WireParser._silent,
+    "CompactionEnd": WireParser._compacted,
+}
 
 
 def _is_whole(arguments: str) -> bool:

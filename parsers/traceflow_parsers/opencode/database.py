@@ -7,6 +7,7 @@ does not end is stopped.
 
 from __future__ import annotations
 
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -31,6 +32,8 @@ _SESSION_COLUMNS = (
     "tokens_cache_read", "tokens_cache_write", "revert", "agent", "time_created", "time_updated",
 )  # fmt: skip
 _BROKEN = (sqlite3.Error, UnicodeDecodeError)  # names in a damaged schema may be no UTF-8
+_PLAIN = re.compile(rb"[A-Za-z0-9_-]+").fullmatch
+_PART = b'{"row":"part","id":"%b","message_id":"%b","time":%d,"data":%b}'  # what `_framed` gives for plain ids
 _TRIES = 3
 _STEPS = 200_000_000  # instructions of SQLite's machine that one statement may take: minutes, not hours
 
@@ -96,13 +99,18 @@ class Database:
                 "SELECT id, time_created, data FROM message WHERE session_id = ? ORDER BY time_created, id",
                 (session["id"],),
             )
+            parts = connection.cursor()
             for message, time, raw in messages:
                 yield _framed(b"message", raw, id=_text(message), time=time)
-                parts = connection.execute(
+                parts.execute(
                     "SELECT id, time_created, data FROM part WHERE message_id = ? ORDER BY id", (_text(message),)
                 )
+                plain = _PLAIN(message) is not None
                 for part, moment, content in parts:
-                    yield _framed(b"part", content, id=_text(part), message_id=_text(message), time=moment)
+                    if plain and type(moment) is int and type(content) is bytes and _PLAIN(part):
+                        yield _PART % (part, message, moment, content or b"null")
+                    else:
+                        yield _framed(b"part", content, id=_text(part), message_id=_text(message), time=moment)
 
     # -- the copy ----------------------------------------------------------------------------------------
 

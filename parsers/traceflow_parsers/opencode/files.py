@@ -167,9 +167,11 @@ def _database_files(path: Path) -> tuple[Path, ...]:
 def _database_sessions(path: Path) -> list[Session]:
     database = Database(path)
     sizes = database.sizes()
+    rows = database.sessions()
     links: dict[str, dict[str, str]] = {}
-    for session, part in database.linking_parts():
-        _link(part, links.setdefault(session, {}))
+    if any(as_text(row.get("parent_id")) for row in rows):
+        for session, part in database.linking_parts():
+            _link(part, links.setdefault(session, {}))
     return [
         Session(
             str(row["id"]),
@@ -179,7 +181,7 @@ def _database_sessions(path: Path) -> list[Session]:
             partial(database.rows, row),
             sizes.get(str(row["id"]), 0),
         )
-        for row in database.sessions()
+        for row in rows
     ]
 
 

@@ -8,7 +8,7 @@ with its parts. Message and part objects without such a frame are read too (dump
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from ..contract import Line
@@ -28,6 +28,8 @@ _EVENTS = {
     "step_finish": "step-finish",
 }
 _SILENT_PARTS = frozenset({"snapshot", "patch", "agent"})
+_IN_ROW = ("data",)
+_PARSED = Line.PARSED
 
 
 class _Calls:
@@ -165,6 +167,9 @@ class OpencodeSession(PartsParser):
     def __init__(self) -> None:
         super().__init__()
         self._info: dict[str, Any] = {}  # the message in hand
+        self._model: str | None = None
+        self._summary = False  # it is the summary of a compaction
+        self._tellers: Mapping[str, _Teller] = {}  # what tells its parts, by their type
         self._calls: _Calls | None = None
         self._texts: list[str] = []  # words of a user's message, or of a summary
         self._blocks: list[dict[str, Any]] = []
@@ -177,44 +182,44 @@ class OpencodeSession(PartsParser):
         self._cut = False  # the last message of the main agent never ended
         self._totals: dict[str, Any] | None = None
         self._seen: set[str] = set()
+        self._stamp: object = None  # the time of the part in hand, as its row has it
+        self._path: tuple[str, ...] = ()  # where the part stands in its line
 
     # -- rows --------------------------------------------------------------------------------------------
 
     def record(self, record: dict[str, Any]) -> Line:
-        row = record.get("row")
-        data = as_dict(record.get("data")) if row is not None else record
-        if row == "session":
-            self._session(data)
-            return Line.PARSED
-        row_id = as_text(record.get("id")) or as_text(data.get("id"))
-        if row == "message" or (row is None and isinstance(data.get("role"), str)):
-            if data.get("role") not in ("user", "assistant") or row_id is None:
-                return Line.UNKNOWN
-            if row_id in self._seen:
-                return Line.DUPLICATE
-            self._seen.add(row_id)
-            self._end_message()
-            stamp = record.get("time", data.get("time_created")) if row is not None else None
-            self._message(row_id, data, stamp, as_text(data.get("sessionID")))
-            return Line.PARSED
-        if row == "part" or (row is None and as_text(data.get("messageID")) is not None):
+        row, data = record.get("row"), record.get("data")
+        if row is None:
+            return self._bare(record)
+        if data.__class__ is not dict:
+            data = {}
+        row_id = record.get("id")
+        if type(row_id) is not str or not row_id:
+            row_id = as_text(data.get("id"))
+        if row == "part":
             message = as_text(record.get("message_id")) or as_text(data.get("messageID")) or "message"
-            if not isinstance(data.get("type"), str):
-                return Line.UNKNOWN
-            if row_id is not None:
-                if row_id in self._seen:
-                    return Line.DUPLICATE
-                self._seen.add(row_id)
-            if self._calls is None or self._calls.message != message:
-                self.report.warn("orphan_part", "a part whose message is not in the source")
-                self._end_message()
-                self._message(message, {"role": "assistant"}, None, as_text(data.get("sessionID")))
-            stamp = self.time(record.get("time", data.get("time_created"))) if row is not None else None
-            if self._part(row_id, data, stamp or self._time, ("data",) if row is not None else ()):
-                return Line.PARSED
-            record["type"] = f"part {data['type']}"  # the name under which the report counts it
+            known = self._part(row_id, message, data, record.get("time", data.get("time_created")), _IN_ROW)
+        elif row == "message":
+            known = self._message(row_id, data, record.get("time", data.get("time_created")))
+        elif row == "session":
+            self._session(data)
+            return _PARSED
+        else:
             return Line.UNKNOWN
-        return Line.UNKNOWN
+        if known is Line.UNKNOWN and row == "part" and isinstance(data.get("type"), str):
+            record["type"] = f"part {data['type']}"  # the name under which the report counts it
+        return known
+
+    def _bare(self, data: dict[str, Any]) -> Line:
+        """A message or part without a frame."""
+        if isinstance(data.get("role"), str):
+            return self._message(as_text(data.get("id")), data, None)
+        if (message := as_text(data.get("messageID"))) is None:
+            return Line.UNKNOWN
+        known = self._part(as_text(data.get("id")), message, data, None, ())
+        if known is Line.UNKNOWN and isinstance(data.get("type"), str):
+            data["type"] = f"part {data['type']}"
+        return known
 
     def end_part(self) -> None:
         self._end_message()
@@ -256,9 +261,22 @@ class OpencodeSession(PartsParser):
 
     # -- messages ----------------------------------------------------------------------------------------
 
-    def _message(self, message: str, info: dict[str, Any], row_time: object, session: str | None) -> None:
+    def _message(self, row_id: str | None, info: dict[str, Any], row_time: object) -> Line:
+        if info.get("role") not in ("user", "assistant") or row_id is None:
+            return Line.UNKNOWN
+        if row_id in self._seen:
+            return Line.DUPLICATE
+        self._seen.add(row_id)
+        self._end_message()
+        self._begin_message(row_id, info, row_time, as_text(info.get("sessionID")))
+        return _PARSED
+
+    def _begin_message(self, message: str, info: dict[str, Any], row_time: object, session: str | None) -> None:
         self._know(session)
         self._info = info
+        self._model = as_text(info.get("modelID"))
+        self._summary = info.get("summary") is True
+        self._tellers = _OF_A_PERSON if info.get("role") == "user" else _OF_THE_MODEL
         self._calls = _Calls(message)
         created = as_dict(info.get("time")).get("created")
         self._time = self.time(created) or self.time(row_time)
@@ -278,10 +296,12 @@ class OpencodeSession(PartsParser):
             return
         if info.get("role") == "user":
             self._end_user()
+            self._blocks, self._injected = [], []
         else:
             self._end_assistant(calls, info)
         self._calls, self._info = None, {}
-        self._texts, self._blocks, self._injected = [], [], []
+        if self._texts:
+            self._texts = []
 
     def _end_user(self) -> None:
         assert self._calls is not None
@@ -312,85 +332,119 @@ class OpencodeSession(PartsParser):
 
     # -- parts -------------------------------------------------------------------------------------------
 
-    def _part(self, part_id: str | None, part: dict[str, Any], time: str | None, path: tuple[str, ...]) -> bool:
-        assert self._calls is not None
-        if self._revert is not None and self._revert == (self._calls.message, part_id):
-            self.emit.abandoned = True
-        kind = part["type"]
-        if kind in _SILENT_PARTS:
-            return True
-        if self._info.get("role") == "user":
-            return self._user_part(kind, part)
-        return self._assistant_part(kind, part, time, path)
-
-    def _user_part(self, kind: str, part: dict[str, Any]) -> bool:
-        text = as_text(part.get("text")) or (as_text(part.get("prompt")) if kind == "subtask" else None)
-        if kind in ("text", "subtask"):
-            if text is None:
-                return True
-            if part.get("synthetic") is True or part.get("ignored") is True:
-                self._injected.append((_injected(part), text))
-            else:
-                self._texts.append(text)
-        elif kind == "file":
-            block = image_of(part)
-            if block is not None:
-                self._blocks.append(block)
-        elif kind == "compaction":
-            facts: dict[str, Any] = {"trigger": "manual" if part.get("auto") is False else "auto"}
-            if isinstance(part.get("overflow"), bool):
-                facts["overflow"] = part["overflow"]
-            self._compaction = facts
-        else:
-            return False
-        return True
-
-    def _assistant_part(self, kind: str, part: dict[str, Any], time: str | None, path: tuple[str, ...]) -> bool:
+    def _part(
+        self, part_id: str | None, message: str, part: dict[str, Any], stamp: object, path: tuple[str, ...]
+    ) -> Line:
+        """A part of a message. `stamp` is the time of its row as it stands, `path` leads to the part in the line."""
+        kind = part.get("type")
+        if type(kind) is not str:
+            return Line.UNKNOWN
+        if part_id is not None:
+            if part_id in self._seen:
+                return Line.DUPLICATE
+            self._seen.add(part_id)
         calls = self._calls
-        assert calls is not None
-        model = as_text(self._info.get("modelID"))
-        summary = self._info.get("summary") is True
-        text = as_text(part.get("text"))
-        begun = self.moment(as_dict(part.get("time")).get("start"), time)
-        if kind == "step-start":
-            calls.step()
-        elif kind == "text":
-            if text is not None and summary:
-                self._texts.append(text)
-            elif text is not None:
-                calls.spoke = True
-                self.emit.message(text_block(text), begun, model, calls.id)
-        elif kind == "reasoning":
-            if text is not None and not summary:
-                calls.spoke = True
-                self.emit.thought(text, begun, model, calls.id)
-        elif kind == "tool":
-            calls.spoke = True
-            self.tool(part, calls.id, model, time, *path)
-        elif kind == "step-finish":
-            calls.closed = True
-            cost = part.get("cost", self._info.get("cost") if calls.number == 1 else None)
-            flag = True if summary else None
-            reason = as_text(part.get("reason"))
-            if self._tokens(part.get("tokens"), cost, calls.id, time, compaction=flag, stopReason=reason):
-                calls.counted = True
-        elif kind == "retry":
-            self.failure(part.get("error"), self.moment(as_dict(part.get("time")).get("created"), time), retried=True)
-        elif kind == "file":
-            block = image_of(part)
-            if block is not None:
-                calls.spoke = True
-                self.emit.message(block, begun, model, calls.id)
+        if calls is None or calls.message != message:
+            self.report.warn("orphan_part", "a part whose message is not in the source")
+            self._end_message()
+            self._begin_message(message, {"role": "assistant"}, None, as_text(part.get("sessionID")))
+            calls = self._calls
+            assert calls is not None
+        if self._revert is not None and self._revert == (message, part_id):
+            self.emit.abandoned = True
+        tell = self._tellers.get(kind)
+        if tell is None:
+            return _PARSED if kind in _SILENT_PARTS else Line.UNKNOWN
+        self._stamp, self._path = stamp, path
+        tell(self, calls, part)
+        return _PARSED
+
+    def _when(self) -> str | None:
+        """The time of the part in hand, from its row or its message."""
+        return self.time(self._stamp) or self._time
+
+    def _persons_text(self, calls: _Calls, part: dict[str, Any]) -> None:
+        text = as_text(part.get("text")) or (as_text(part.get("prompt")) if part["type"] == "subtask" else None)
+        if text is None:
+            return
+        if part.get("synthetic") is True or part.get("ignored") is True:
+            self._injected.append((_injected(part), text))
         else:
-            return False
-        return True
+            self._texts.append(text)
+
+    def _persons_file(self, calls: _Calls, part: dict[str, Any]) -> None:
+        if (block := image_of(part)) is not None:
+            self._blocks.append(block)
+
+    def _compacted(self, calls: _Calls, part: dict[str, Any]) -> None:
+        facts: dict[str, Any] = {"trigger": "manual" if part.get("auto") is False else "auto"}
+        if isinstance(part.get("overflow"), bool):
+            facts["overflow"] = part["overflow"]
+        self._compaction = facts
+
+    def _step(self, calls: _Calls, part: dict[str, Any]) -> None:
+        calls.step()
+
+    def _words(self, calls: _Calls, part: dict[str, Any]) -> None:
+        text = part.get("text")
+        if type(text) is not str or not text:
+            return
+        if self._summary:
+            if part["type"] == "text":
+                self._texts.append(text)
+            return
+        calls.spoke = True
+        begun = self.moment(as_dict(part.get("time")).get("start"), None) or self._when()
+        if part["type"] == "text":
+            self.emit.message({"type": "text", "text": text}, begun, self._model, calls.id)
+        else:
+            self.emit.thought(text, begun, self._model, calls.id)
+
+    def _called(self, calls: _Calls, part: dict[str, Any]) -> None:
+        calls.spoke = True
+        self.tool(part, calls.id, self._model, self._when(), *self._path)
+
+    def _finished(self, calls: _Calls, part: dict[str, Any]) -> None:
+        calls.closed = True
+        cost = part.get("cost", self._info.get("cost") if calls.number == 1 else None)
+        flag = True if self._summary else None
+        reason = as_text(part.get("reason"))
+        if self._tokens(part.get("tokens"), cost, calls.id, self._when(), compaction=flag, stopReason=reason):
+            calls.counted = True
+
+    def _retried(self, calls: _Calls, part: dict[str, Any]) -> None:
+        created = as_dict(part.get("time")).get("created")
+        self.failure(part.get("error"), self.moment(created, None) or self._when(), retried=True)
+
+    def _file(self, calls: _Calls, part: dict[str, Any]) -> None:
+        if (block := image_of(part)) is not None:
+            calls.spoke = True
+            begun = self.moment(as_dict(part.get("time")).get("start"), None) or self._when()
+            self.emit.message(block, begun, self._model, calls.id)
 
     def _tokens(self, tokens: object, cost: object, message: str, time: str | None, **extra: Any) -> bool:
         if isinstance(cost, int | float) and not isinstance(cost, bool):
             self._priced = True
-        model = as_text(self._info.get("modelID"))
         provider = as_text(self._info.get("providerID"))
-        return self.tokens(tokens, cost, message, model, time, provider=provider, **extra)
+        return self.tokens(tokens, cost, message, self._model, time, provider=provider, **extra)
+
+
+_Teller = Callable[[OpencodeSession, _Calls, dict[str, Any]], None]
+_OF_A_PERSON: dict[str, _Teller] = {
+    "text": OpencodeSession._persons_text,
+    "subtask": OpencodeSession._persons_text,
+    "file": OpencodeSession._persons_file,
+    "compaction": OpencodeSession._compacted,
+}
+_OF_THE_MODEL: dict[str, _Teller] = {
+    "step-start": OpencodeSession._step,
+    "text": OpencodeSession._words,
+    "reasoning": OpencodeSession._words,
+    "tool": OpencodeSession._called,
+    "step-finish": OpencodeSession._finished,
+    "retry": OpencodeSession._retried,
+    "file": OpencodeSession._file,
+}
 
 
 def _injected(part: dict[str, Any]) -> str:

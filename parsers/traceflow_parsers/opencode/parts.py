@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from traceflow_formats import jsontext
+from traceflow_formats.jsontext import rounded
 
 from ..contract import JsonLineParser
 from ..emit import image_block, text_block
@@ -19,6 +20,8 @@ from ..tools.opencode import show
 __all__ = ["HARNESS_NAME", "PartsParser", "usage_of"]
 
 HARNESS_NAME = "opencode"
+_BUCKETS = ("input", "output", "reasoning", "total")
+_NUMBERS = (int, float)
 _OLDEST_MS = 946_684_800_000
 _TEXTS = frozenset({"output", "preview", "diff", "title", "exit", "description", "todos", "files", "filediff"})
 
@@ -31,15 +34,16 @@ def usage_of(tokens: object, cost: object) -> tuple[dict[str, Any] | None, bool]
     All buckets 0 is what stands in a message before its call has ended: no number at all. None where nothing
     is stated.
     """
-    buckets = as_dict(tokens)
-    cache = as_dict(buckets.get("cache"))
-    given, written = count(buckets.get("input")), count(buckets.get("output"))
-    reasoning, total = count(buckets.get("reasoning")), count(buckets.get("total"))
+    if not isinstance(tokens, dict):
+        tokens = {}
+    get = tokens.get
+    given, written, reasoning, total = map(count, map(get, _BUCKETS))
+    cache = as_dict(get("cache"))
     read, created = count(cache.get("read")), count(cache.get("write"))
     others = (reasoning or 0) + (read or 0) + (created or 0)
     usage: dict[str, Any] = {}
     inclusive = False
-    if (given or 0) + (written or 0) + others:
+    if given or written or others:
         inclusive = others > 0 and total is not None and total == (given or 0) + (written or 0)
         if given is not None:
             usage["promptTokens"] = given if inclusive else given + (read or 0) + (created or 0)
@@ -47,9 +51,15 @@ def usage_of(tokens: object, cost: object) -> tuple[dict[str, Any] | None, bool]
             usage["completionTokens"] = written if inclusive else written + (reasoning or 0)
         if read is not None:
             usage["cachedTokens"] = read
-        extra = {"reasoning": reasoning, "cache": {"write": created} if created is not None else None, "total": total}
-        usage["extra"] = {key: value for key, value in extra.items() if value is not None}
-    if isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < 1e9 and (usage or cost):
+        extra: dict[str, Any] = {}
+        if reasoning is not None:
+            extra["reasoning"] = reasoning
+        if created is not None:
+            extra["cache"] = {"write": created}
+        if total is not None:
+            extra["total"] = total
+        usage["extra"] = extra
+    if type(cost) in _NUMBERS and 0 <= cost < 1e9 and (usage or cost):  # type: ignore[operator]
         usage["costUsd"] = cost
     return usage or None, inclusive
 
@@ -61,7 +71,7 @@ class PartsParser(JsonLineParser):
 
     def moment(self, value: object, otherwise: str | None) -> str | None:
         """The time of a part, in milliseconds, or the time of its record where the part has none."""
-        if isinstance(value, int | float) and not isinstance(value, bool) and value >= _OLDEST_MS:
+        if (type(value) is int or type(value) is float) and value >= _OLDEST_MS:
             return self.time(value) or otherwise
         return otherwise
 
@@ -73,25 +83,19 @@ class PartsParser(JsonLineParser):
         name = as_text(part.get("tool")) or "unknown"
         call_id = as_text(part.get("callID")) or as_text(part.get("id")) or f"{message}-call"
         times = as_dict(state.get("time"))
-        status = state.get("status")
-        given = state.get("input")
+        status, given = state.get("status"), state.get("input")
         if not given and (raw := as_text(state.get("raw"))):
             given = raw  # the arguments of a call that was still being written
-        self.emit.call(
-            call_id,
-            name,
-            show(name, state),
-            self.exact(given, *path, "state", "input"),
-            time=self.moment(times.get("start"), otherwise),
-            model=model,
-            message_id=message,
-            status="in_progress" if status == "running" else "pending",
-        )
+        elif rounded(given):
+            given = self.exact(given, *path, "state", "input")
+        asked = "in_progress" if status == "running" else "pending"
+        time = self.moment(times.get("start"), otherwise)
+        self.emit.call(call_id, name, show(name, state), given, time, model, message, asked)
         if status not in ("completed", "error"):
             return
         metadata = as_dict(state.get("metadata"))
         exit_code = metadata.get("exit")
-        if isinstance(exit_code, bool) or not isinstance(exit_code, int):
+        if type(exit_code) is not int:
             exit_code = None
         failed = status == "error" or bool(exit_code) or name == "invalid"  # `invalid` answers an unknown tool
         self.emit.result(
@@ -153,7 +157,7 @@ def image_of(part: dict[str, Any]) -> dict[str, Any] | None:
 
 def _duration(times: dict[str, Any]) -> int | float | None:
     start, end = times.get("start"), times.get("end")
-    for value in (start, end):
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return None
-    return end - start if end >= start else None  # type: ignore[operator]
+    if type(start) not in _NUMBERS or type(end) not in _NUMBERS or end < start:  # type: ignore[operator]
+        return None
+    spent: int | float = end - start  # type: ignore[operator]
+    return spent

@@ -17,7 +17,7 @@ import orjson
 from traceflow_formats import jsontext
 
 from ..contract import Part
-from ..lines import LongLine, iter_lines
+from ..lines import LongLine, file_lines
 from ..source import Input, file_input, head_records, walk_files
 
 __all__ = ["Session", "is_session", "session_of", "sessions_below", "withdrawn_lines"]
@@ -117,16 +117,15 @@ def withdrawn_lines(path: Path) -> frozenset[int]:
     back: dict[int, int] = {}  # a line, and the line that it goes back to
     previous = b""
     last = 0
-    with path.open("rb") as stream:
-        for number, line in enumerate(iter_lines(stream), 1):
-            links = _links(line)
-            if links is None:
-                continue
-            uuid, parent = links
-            if parent != previous and parent in places:
-                back[number] = places[parent]
-            places.setdefault(uuid, number)
-            previous, last = uuid, number
+    for number, line in enumerate(file_lines(path), 1):
+        links = _links(line)
+        if links is None:
+            continue
+        uuid, parent = links
+        if parent != previous and parent in places:
+            back[number] = places[parent]
+        places.setdefault(uuid, number)
+        previous, last = uuid, number
     off: list[int] = []
     for number in sorted(back, reverse=True):  # along the branch, from its end to its beginning
         if number <= last:

@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from traceflow_formats.jsontext import rounded
+
 from ..contract import JsonLineParser, Line
 from ..emit import text_block
+from ..facts import as_dict
 from ..genai import (
     SHELL_TOOLS,
     Keys,
@@ -37,6 +40,7 @@ _KEYS = Keys(
     "toolUsePromptTokenCount",
     "totalTokenCount",
 )
+_PARSED = Line.PARSED
 _SNAPSHOT = "<state_snapshot>"
 _INJECTED = {
     "<system-reminder>": "system_reminder",
@@ -126,10 +130,10 @@ class QwenSession(JsonLineParser):
 
     def record(self, record: dict[str, Any]) -> Line:
         kind = record.get("type")
-        if kind not in ("user", "assistant", "tool_result", "system"):
+        if kind not in ("assistant", "tool_result", "system", "user"):
             return Line.UNKNOWN
-        uuid = _text(record.get("uuid"))
-        if uuid is not None:
+        uuid = record.get("uuid")
+        if type(uuid) is str and uuid:
             mark = hash(self.raw.strip())
             if self._seen.get(uuid) == mark:
                 return Line.DUPLICATE
@@ -138,20 +142,20 @@ class QwenSession(JsonLineParser):
             self._extras += 1
             uuid = f"record-{self._extras}"
         self._open(record)
-        if kind == "assistant":  # arguments keep all their digits
-            record = {**record, "message": self.exact(record.get("message"), "message")}
         time = self.time(record.get("timestamp"))
-        message = record.get("message")
-        parts = parts_of(message.get("parts")) if isinstance(message, dict) else []
         if kind == "system":
             return self._system(record, uuid, time)
-        if kind == "user":
-            self._user(record, parts, uuid, time)
-        elif kind == "assistant":
+        message = record.get("message")
+        if kind == "assistant" and rounded(message):  # arguments keep all their digits
+            message = self.exact(message, "message")
+        parts = parts_of(message.get("parts")) if isinstance(message, dict) else []
+        if kind == "assistant":
             self._assistant(record, parts, uuid, time)
-        else:
+        elif kind == "tool_result":
             self._tool_result(record, parts, time)
-        return Line.PARSED
+        else:
+            self._user(record, parts, uuid, time)
+        return _PARSED
 
     def _open(self, record: dict[str, Any]) -> None:
         emit, report = self.emit, self.report
@@ -197,70 +201,81 @@ class QwenSession(JsonLineParser):
     def _assistant(self, record: dict[str, Any], parts: list[dict[str, Any]], uuid: str, time: str | None) -> None:
         raw = record.get("usageMetadata")
         usage = usage_of(raw, _KEYS, output_holds_thoughts=True)
-        only_calls = bool(parts) and all("functionCall" in part for part in parts)
-        if not (record.get("isSidechain") and only_calls and usage is None and self._message):
-            self._message = uuid  # a subagent's file has its calls apart, in records of their own
+        more = False  # a subagent's file has its calls apart, in records of their own
+        if record.get("isSidechain") and usage is None and self._message:
+            more = bool(parts) and all("functionCall" in part for part in parts)
+        if not more:
+            self._message = uuid
         name, model = self._message, _text(record.get("model"))
         known = self._match(counts_of(raw, _KEYS) if usage is not None else None)
-        self._settle(retried=True)
+        if self._failure is not None:
+            self._settle(retried=True)
         for part in parts:
             text, call = part.get("text"), part.get("functionCall")
-            if isinstance(text, str) and text and part.get("thought"):
-                self.emit.thought(text, time, model, name)
-            elif isinstance(text, str) and text:
-                self.emit.message(text_block(text), time, model, name)
-            elif isinstance(call, dict) and isinstance(call.get("name"), str):
+            if type(text) is str and text:
+                if part.get("thought"):
+                    self.emit.thought(text, time, model, name)
+                else:
+                    self.emit.message({"type": "text", "text": text}, time, model, name)
+            elif type(call) is dict and type(tool := call.get("name")) is str:
                 call_id, args = _text(call.get("id")), call.get("args")
                 if call_id is None:
                     self._extras += 1
                     call_id = f"{uuid}#{self._extras}"
-                    self._unnamed.setdefault(call["name"], deque()).append(call_id)
-                self._names[call_id] = call["name"]
-                self.emit.call(call_id, call["name"], show(call["name"], args), args, time, model, name)
+                    self._unnamed.setdefault(tool, deque()).append(call_id)
+                self._names[call_id] = tool
+                self.emit.call(call_id, tool, show(tool, args), args, time, model, name)
             elif (block := media_block(part)) is not None:
                 self.emit.message(block, time, model, name)
         if usage is None and known is not None:
-            usage = known.usage
-        if usage is not None:
-            said = {"durationMs": known.duration, "requestId": known.name or None} if known is not None else {}
-            self.emit.usage(usage, name, time, model, **said)
+            usage = known.usage()
+        if usage is not None and known is not None:
+            self.emit.usage(usage, name, time, model, durationMs=known.duration, requestId=known.name or None)
+        elif usage is not None:
+            self.emit.usage(usage, name, time, model)
 
     def _tool_result(self, record: dict[str, Any], parts: list[dict[str, Any]], time: str | None) -> None:
         self._message = None
-        said = record.get("toolCallResult")
-        said = said if isinstance(said, dict) else {}
+        said = as_dict(record.get("toolCallResult"))
         responses = [r for p in parts if isinstance(r := p.get("functionResponse"), dict)]
-        call_id = next((i for v in (said, *responses) if (i := _text(v.get("callId") or v.get("id")))), None)
+        call_id, tool = _text(said.get("callId") or said.get("id")), ""
+        for response in responses:
+            call_id = call_id or _text(response.get("callId") or response.get("id"))
+            tool = tool or _text(response.get("name")) or ""
         if call_id is None:
             self.report.warn("orphan_result", "a result without the id of its call")
             return
         display, status = said.get("resultDisplay"), said.get("status")
-        tool = next((n for r in responses if (n := _text(r.get("name")))), "")
         if call_id not in self._names and self._unnamed.get(tool):
             call_id = self._unnamed[tool].popleft()  # the harness names such a call when it runs it
         name = self._names.pop(call_id, "") or tool
-        if isinstance(display, dict) and display.get("type") == "task_execution":
-            self._returned(call_id, display)
+        output: dict[str, Any] = {}
+        if isinstance(display, dict):
+            if display.get("type") == "task_execution":
+                self._returned(call_id, display)
+            output = facts(display, _TEXTS) or {}
         blocks = result_blocks(parts)
         if not blocks and isinstance(display, str) and display:
             blocks = [text_block(display)]
-        failed = status in ("error", "cancelled") or (status is None and any(map(_is_error, responses)))
-        code = None
-        if name in SHELL_TOOLS and blocks and blocks[0]["type"] == "text":
-            code = exit_code(blocks[0]["text"])
+        extra: dict[str, Any] = {}
+        shown = blocks[0].get("text") if blocks and name in SHELL_TOOLS else None
+        if shown is not None and (code := exit_code(shown)) is not None:
+            extra["exitCode"] = code
         duration = count(said.get("durationMs"))
         if duration is None and (measured := self._durations.get(name)):
             duration = measured.popleft()
-        output = facts(display, _TEXTS) or {}
-        if status == "cancelled" or _text(said.get("errorType")):
-            output = {"status": status, "errorType": _text(said.get("errorType")), **output}
-        output = {key: value for key, value in output.items() if value is not None}
-        state = "failed" if failed or code else "completed"
-        self.emit.result(call_id, blocks, state, time, output or None, exitCode=code, durationMs=duration)
+        if duration is not None:
+            extra["durationMs"] = duration
+        kind = _text(said.get("errorType"))
+        if status == "cancelled" or kind:
+            given = {"status": status, "errorType": kind, **output}
+            output = {key: value for key, value in given.items() if value is not None}
+        failed = status in ("error", "cancelled") or (status is None and any(map(_is_error, responses)))
+        state = "failed" if failed or extra.get("exitCode") else "completed"
+        self.emit.result(call_id, blocks, state, time, output or None, **extra)
 
     def _system(self, record: dict[str, Any], uuid: str, time: str | None) -> Line:
-        kind, payload = _text(record.get("subtype")), record.get("systemPayload")
-        payload = payload if isinstance(payload, dict) else {}
+        kind, payload = _text(record.get("subtype")), as_dict(record.get("systemPayload"))
         if kind == "ui_telemetry":
             event = payload.get("uiEvent")
             if isinstance(event, dict):
@@ -274,7 +289,7 @@ class QwenSession(JsonLineParser):
             self._inherited(payload, uuid, time)
         elif kind not in _NO_EVENTS:
             return Line.UNKNOWN
-        return Line.PARSED
+        return _PARSED
 
     def _compacted(self, payload: dict[str, Any], time: str | None) -> None:
         """The summary that replaces the history; the request that wrote it is the last one telemetry knows."""
@@ -312,11 +327,10 @@ class QwenSession(JsonLineParser):
     # -- telemetry ----------------------------------------------------------------------------------------
 
     def _telemetry(self, event: dict[str, Any], time: str | None) -> None:
-        kind = str(event.get("event.name")).rpartition(".")[2]
-        if kind not in ("api_response", "api_error", "tool_call"):
+        kind, prompt = str(event.get("event.name")).rpartition(".")[2], event.get("prompt_id")
+        if kind not in ("api_response", "tool_call", "api_error"):
             return
-        child = SUBAGENT(prompt) if isinstance(prompt := event.get("prompt_id"), str) else None
-        if child is not None:
+        if type(prompt) is str and "#" in prompt and (child := SUBAGENT(prompt)) is not None:
             if child["run"] not in self._filed:
                 if kind == "tool_call":
                     args = self.exact(event.get("function_args"), "systemPayload", "uiEvent", "function_args")
@@ -330,11 +344,9 @@ class QwenSession(JsonLineParser):
             said = {"errorType": _text(event.get("error_type")), "statusCode": count(event.get("status_code"))}
             self._failure = (message, time, said)
         elif kind == "tool_call":
-            if (
-                isinstance(name := event.get("function_name"), str)
-                and (ms := count(event.get("duration_ms"))) is not None
-            ):
-                self._durations.setdefault(name, deque()).append(ms)
+            name, spent = event.get("function_name"), count(event.get("duration_ms"))
+            if isinstance(name, str) and spent is not None:
+                self._durations.setdefault(name, deque()).append(spent)
         else:
             self._settle(retried=True)
             answer = answer_of(event, time)
@@ -348,16 +360,17 @@ class QwenSession(JsonLineParser):
     def _match(self, counts: tuple[int | None, int | None, int | None] | None) -> Answer | None:
         """The telemetry of the response in hand; the responses before it whose record never came are told of."""
         waiting = self._waiting
-        at = next((n for n in reversed(range(len(waiting))) if waiting[n].counts == counts), None)
-        if at is None and waiting:
-            at = len(waiting) - 1
-        self._ahead = counts if at is None else None
-        if at is None:
+        if not waiting:
+            self._ahead = counts
             return None
+        self._ahead = None
+        last = len(waiting) - 1
+        at = next((n for n in range(last, -1, -1) if waiting[n].counts == counts), last) if last else 0
         answer = waiting[at]
         self._prompt_id = answer.prompt
-        before, self._waiting = waiting[:at], waiting[at + 1 :]
-        self._unrecorded(before)
+        self._waiting = waiting[at + 1 :]
+        if at:
+            self._unrecorded(waiting[:at])
         return answer
 
     def _unrecorded(self, answers: list[Answer]) -> None:
@@ -370,16 +383,14 @@ class QwenSession(JsonLineParser):
             name = answer.name or f"telemetry-{self._extras}"
             if answer.text:
                 self.emit.message(text_block(answer.text), answer.time, answer.model, name, telemetry=True)
-            if answer.usage is not None:
-                self.emit.usage(
-                    answer.usage, name, answer.time, answer.model, durationMs=answer.duration, telemetry=True
-                )
+            if (usage := answer.usage()) is not None:
+                self.emit.usage(usage, name, answer.time, answer.model, durationMs=answer.duration, telemetry=True)
 
     def _compaction_usage(self, answer: Answer) -> None:
-        if answer.usage is not None:
+        if (usage := answer.usage()) is not None:
             self._extras += 1
             name = answer.name or f"compaction-{self._extras}"
-            self.emit.usage(answer.usage, name, answer.time, answer.model, durationMs=answer.duration, compaction=True)
+            self.emit.usage(usage, name, answer.time, answer.model, durationMs=answer.duration, compaction=True)
 
     def _settle(self, retried: bool) -> None:
         """What came after a failed request says whether it was tried again."""
@@ -425,8 +436,8 @@ class QwenSession(JsonLineParser):
                 name = answer.name or f"{run_id}#{number}"
                 if answer.text:
                     emit.message(text_block(answer.text), time, answer.model, name, telemetry=True)
-                if answer.usage is not None:
-                    emit.usage(answer.usage, name, time, answer.model, durationMs=answer.duration, telemetry=True)
+                if (usage := answer.usage()) is not None:
+                    emit.usage(usage, name, time, answer.model, durationMs=answer.duration, telemetry=True)
             elif kind == "tool_call":
                 tool, args = _text(event.get("function_name")) or "(unknown)", event.get("function_args")
                 mine = f"{run_id}#{number}"

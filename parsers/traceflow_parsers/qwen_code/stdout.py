@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from traceflow_formats import jsontext
+from traceflow_formats.jsontext import rounded
 
 from ..contract import JsonLineParser, Line
 from ..emit import image_block, text_block
@@ -25,6 +26,7 @@ __all__ = ["HARNESS", "QwenSession", "QwenStdout"]
 
 _KEYS = Keys("input_tokens", "output_tokens", "cache_read_input_tokens", "", "", "total_tokens")
 _FAILURE = "[API Error"
+_PARSED = Line.PARSED
 
 
 def _text(value: object) -> str | None:
@@ -58,18 +60,20 @@ class QwenStdout(JsonLineParser):
         if kind not in ("assistant", "user") or not isinstance(message, dict):
             return Line.UNKNOWN
         parent = _text(record.get("parent_tool_use_id"))
-        self._agents = self._agents or parent is not None
-        self.emit.agent(parent, parent)  # stdout has no other name for a subagent than the call that spawned it
+        if parent is not None:
+            self._agents = True
+        if parent != self.emit.agent_id:
+            self.emit.agent(parent, parent)  # stdout has no other name for a subagent than the call that spawned it
         content = message.get("content")
-        blocks: list[Any] = [{"type": "text", "text": content}] if isinstance(content, str) else []
-        if isinstance(content, list):
-            blocks = content
+        blocks: list[Any] = content if isinstance(content, list) else []
+        if isinstance(content, str):
+            blocks = [{"type": "text", "text": content}]
         if kind == "assistant":
             self._answer(record, message, blocks, parent)
         else:
             self._speaking.pop(parent, None)
             self._user(blocks)
-        return Line.PARSED
+        return _PARSED
 
     def _system(self, record: dict[str, Any]) -> Line:
         self.emit.agent(None)
@@ -96,17 +100,22 @@ class QwenStdout(JsonLineParser):
         for place, block in enumerate(blocks):
             if not isinstance(block, dict):
                 continue
-            kind, text, thought = block.get("type"), block.get("text"), block.get("thinking")
-            if kind == "text" and isinstance(text, str) and text:
+            kind = block.get("type")
+            if kind == "text":
+                if (text := _text(block.get("text"))) is None:
+                    continue
                 if usage is None and text.startswith(_FAILURE):
                     self._failed = self._failed or agent is None
                     self.emit.error(text, agent is None)
                 else:
-                    self.emit.message(text_block(text), None, model, name)
-            elif kind == "thinking" and isinstance(thought, str) and thought:
-                self.emit.thought(thought, None, model, name)
-            elif kind == "tool_use" and isinstance(block.get("name"), str):
-                tool, args = block["name"], self.exact(block.get("input"), "message", "content", place, "input")
+                    self.emit.message({"type": "text", "text": text}, None, model, name)
+            elif kind == "thinking":
+                if (thought := _text(block.get("thinking"))) is not None:
+                    self.emit.thought(thought, None, model, name)
+            elif kind == "tool_use" and isinstance(tool := block.get("name"), str):
+                args = block.get("input")
+                if rounded(args):
+                    args = self.exact(args, "message", "content", place, "input")
                 call_id = _text(block.get("id")) or f"{name}#{place}"
                 self._names[call_id] = tool
                 self._agents = self._agents or tool in AGENT_TOOLS
@@ -124,19 +133,22 @@ class QwenStdout(JsonLineParser):
         for block in blocks:
             if not isinstance(block, dict):
                 continue
-            kind, text = block.get("type"), block.get("text")
-            if kind == "text" and isinstance(text, str) and text:
+            kind = block.get("type")
+            if kind == "text" and (text := _text(block.get("text"))) is not None:
                 if (put_in := injected_kind(text)) is not None:
                     self.emit.user(text_block(text), injected=put_in)
                 else:
                     self.emit.prompt(text)
             elif kind == "tool_result" and (call_id := _text(block.get("tool_use_id"))) is not None:
                 content = _result_blocks(block.get("content"))
+                status = "failed" if block.get("is_error") is True else "completed"
                 code = None
                 if self._names.pop(call_id, "") in SHELL_TOOLS and content and content[0]["type"] == "text":
                     code = exit_code(content[0]["text"])  # printed for the commands of subagents only
-                failed = block.get("is_error") is True or bool(code)
-                self.emit.result(call_id, content, "failed" if failed else "completed", exitCode=code)
+                if code is None:
+                    self.emit.result(call_id, content, status)
+                else:
+                    self.emit.result(call_id, content, "failed" if code else status, exitCode=code)
 
     def _result(self, record: dict[str, Any]) -> Line:
         error, said = record.get("error"), record.get("result")

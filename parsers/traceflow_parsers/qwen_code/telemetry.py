@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+from ..facts import as_text
 from ..genai import Keys, count, usage_of
 
 __all__ = ["SUBAGENT", "Answer", "Run", "answer_of", "counts_of"]
@@ -28,18 +29,22 @@ KEYS = Keys(
 Counts = tuple[int | None, int | None, int | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """One response of the model, as telemetry has it."""
 
     name: str  # the provider's id of the response
     prompt: str | None  # the prompt it belongs to
     counts: Counts
-    usage: dict[str, Any] | None
     text: str
     model: str | None
     time: str | None
     duration: int | None
+    event: dict[str, Any]
+
+    def usage(self) -> dict[str, Any] | None:
+        """The tokens, where the event states them."""
+        counts = {k: v for k, v in self.event.items() if k in KEYS}
+        return usage_of(counts, KEYS, output_holds_thoughts=True)
 
 
 @dataclass(slots=True)
@@ -60,20 +65,15 @@ class Run:
 def answer_of(event: dict[str, Any], time: str | None) -> Answer:
     """The response that an `api_response` event reports."""
 
-    def text(key: str) -> str | None:
-        value = event.get(key)
-        return value if isinstance(value, str) and value else None
-
-    counts = {k: v for k, v in event.items() if k in KEYS}
     return Answer(
-        text("response_id") or "",
-        text("prompt_id"),
+        as_text(event.get("response_id")) or "",
+        as_text(event.get("prompt_id")),
         counts_of(event, KEYS),
-        usage_of(counts, KEYS, output_holds_thoughts=True),
-        text("response_text") or "",
-        text("model"),
+        as_text(event.get("response_text")) or "",
+        as_text(event.get("model")),
         time,
         count(event.get("duration_ms")),
+        event,
     )
 
 

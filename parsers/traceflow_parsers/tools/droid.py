@@ -29,15 +29,17 @@ _KINDS = {
     "exitspecmode": "switch_mode",
 }
 _PATHS = ("path", "filePath", "file_path", "absolute_path")
+_DETAILS = ("command", "url")
+_SHOWN = {"execute": "summary", "task": "description", "websearch": "query"}
 _TODO = re.compile(r"\s*(?:\d+[.)]\s*|[-*]\s*)?\[([a-z_ -]*)\]\s*(\S.*?)\s*")
 
 
 def show(name: str, arguments: object) -> Shown:
     """The view of a call, from the name and the parameters that Droid writes. Names are compared without `-`, `_`."""
-    tool = re.sub(r"[-_ ]", "", name).lower()
+    tool = name.replace("-", "").replace("_", "").replace(" ", "").lower()
     given = arguments if isinstance(arguments, dict) else {}
-    path = next((p for key in _PATHS if isinstance(p := given.get(key), str) and p), None)
-    detail = path or next((d for key in ("command", "url") if isinstance(d := given.get(key), str) and d), None)
+    path = _first(given, _PATHS)
+    detail = path or _first(given, _DETAILS)
     return Shown(
         _KINDS.get(tool, "other"),
         f"{name} {detail}" if detail else name,
@@ -47,15 +49,32 @@ def show(name: str, arguments: object) -> Shown:
     )
 
 
-def _content(tool: str, path: str | None, given: dict[str, Any]) -> list[dict[str, Any]] | None:
-    def text(*keys: str) -> str | None:
-        return next((t for key in keys if isinstance(t := given.get(key), str)), None)
+def _first(given: dict[str, Any], keys: tuple[str, ...]) -> str | None:
+    """The first of these arguments that is a text and not empty."""
+    for key in keys:
+        value = given.get(key)
+        if isinstance(value, str) and value:
+            return value
+    return None
 
-    if tool in ("create", "write") and path is not None and (new := text("content")) is not None:
-        return [diff(path, None, new)]
-    if tool == "edit" and path is not None:
-        return [diff(path, text("old_str", "old_string") or "", text("new_str", "new_string") or "")]
-    shown = {"execute": text("summary"), "task": text("description"), "websearch": text("query")}.get(tool)
+
+def _text(given: dict[str, Any], *keys: str) -> str | None:
+    """The first of these arguments that is a text."""
+    for key in keys:
+        value = given.get(key)
+        if isinstance(value, str):
+            return value
+    return None
+
+
+def _content(tool: str, path: str | None, given: dict[str, Any]) -> list[dict[str, Any]] | None:
+    if path is not None:
+        if tool in ("create", "write") and (new := _text(given, "content")) is not None:
+            return [diff(path, None, new)]
+        if tool == "edit":
+            old, new = _text(given, "old_str", "old_string"), _text(given, "new_str", "new_string")
+            return [diff(path, old or "", new or "")]
+    shown = _text(given, _SHOWN[tool]) if tool in _SHOWN else None
     return [shown_text(shown)] if shown else None
 
 

@@ -28,7 +28,11 @@ AGENT_TOOLS = frozenset(
 
 def first_text(args: dict[str, Any], *keys: str) -> str:
     """The first of these arguments that is a text and not empty, else ""."""
-    return next((v for k in keys if isinstance(v := args.get(k), str) and v), "")
+    for key in keys:
+        value = args.get(key)
+        if isinstance(value, str) and value:
+            return value
+    return ""
 
 
 def place(path: str, line: object = None) -> list[dict[str, Any]] | None:

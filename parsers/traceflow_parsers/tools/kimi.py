@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from . import Shown, diff, plan_entries, shown_text
@@ -18,55 +19,81 @@ _SAME = {  # kimi-cli's name -> Kimi Code's
     "Task": "Agent",
     "AgentSwarm": "Agent",
 }
-_SWITCHES = {"EnterPlanMode": "Enter plan mode", "ExitPlanMode": "Ready to code?"}
 
 
 def show(name: str, arguments: object) -> Shown:
     """The view of a call, from its name and arguments."""
     given = arguments if isinstance(arguments, dict) else {}
-    tool = _SAME.get(name, name)
+    view = _VIEWS.get(_SAME.get(name, name))
+    if view is None:
+        return Shown("other", name)
     path = _text(given, "path") or _text(given, "file_path")
-    places = [{"path": path}] if path else None
-    if tool == "Read":
-        return Shown("read", f"Read {path or 'file'}", None, places)
-    if tool == "ReadMediaFile":
-        return Shown("read", f"Read media {path or 'file'}", None, places)
-    if tool == "Write":
-        new = given.get("content")
-        content = [diff(path, None, new)] if path and isinstance(new, str) else None
-        return Shown("edit", f"Write {path or 'file'}", content, places)
-    if tool == "Edit":
-        return Shown("edit", f"Edit {path or 'file'}", _edits(path, given), places)
-    if tool == "Bash":
-        command = _text(given, "command")
-        described = _text(given, "description")
-        title = f"`{command}`" if command else "Run command"
-        return Shown("execute", title, [shown_text(described)] if described else None)
-    if tool == "Glob":
-        return Shown("search", f"Find {_text(given, 'pattern') or path or 'files'}", None, places)
-    if tool == "Grep":
-        pattern = _text(given, "pattern")
-        return Shown("search", f'grep "{pattern}"' if pattern else "grep", None, places)
-    if tool == "WebSearch":
-        query = _text(given, "query")
-        return Shown("fetch", f'"{query}"' if query else "Web search")
-    if tool == "FetchURL":
-        url = _text(given, "url")
-        return Shown("fetch", f"Fetch {url}" if url else "Fetch")
-    if tool == "Agent":
-        prompt = _text(given, "prompt")
-        title = _text(given, "description") or "Subagent task"
-        return Shown("think", title, [shown_text(prompt)] if prompt else None)
-    if tool == "CreateSubagent":
-        subagent = _text(given, "name")
-        return Shown("think", f"Subagent: {subagent}" if subagent else "Subagent")
-    if tool == "Think":
-        return Shown("think", _text(given, "thought") or "Think")
-    if tool == "TodoList":
-        return Shown("other", "Update todos", plan=plan_entries(given.get("todos"), ("title", "content")))
-    if tool in _SWITCHES:
-        return Shown("switch_mode", _SWITCHES[tool])
-    return Shown("other", name)
+    return view(given, path, [{"path": path}] if path else None)
+
+
+_Places = list[dict[str, Any]] | None
+
+
+def _read(given: dict[str, Any], path: str | None, places: _Places) -> Shown:
+    return Shown("read", f"Read {path or 'file'}", None, places)
+
+
+def _read_media(given: dict[str, Any], path: str | None, places: _Places) -> Shown:
+    return Shown("read", f"Read media {path or 'file'}", None, places)
+
+
+def _write(given: dict[str, Any], path: str | None, places: _Places) -> Shown:
+    new = given.get("content")
+    content = [diff(path, None, new)] if path and isinstance(new, str) else None
+    return Shown("edit", f"Write {path or 'file'}", content, places)
+
+
+def _edit(given: dict[str, Any], path: str | None, places: _Places) -> Shown:
+    return Shown("edit", f"Edit {path or 'file'}", _edits(path, given), places)
+
+
+def _shell(given: dict[str, Any], path: str | None, places: _Places) -> Shown:
+    command, described = _text(given, "command"), _text(given, "description")
+    title = f"`{command}`" if command else "Run command"
+    return Shown("execute", title, [shown_text(described)] if described else None)
+
+
+def _glob(given: dict[str, Any], path: str | None, places: _Places) -> Shown:
+    return Shown("search", f"Find {_text(given, 'pattern') or path or 'files'}", None, places)
+
+
+def _grep(given: dict[str, Any], path: str | None, places: _Places) -> Shown:
+    pattern = _text(given, "pattern")
+    return Shown("search", f'grep "{pattern}"' if pattern else "grep", None, places)
+
+
+def _web_search(given: dict[str, Any], path: str | None, places: _Places) -> Shown:
+    query = _text(given, "query")
+    return Shown("fetch", f'"{query}"' if query else "Web search")
+
+
+def _fetch(given: dict[str, Any], path: str | None, places: _Places) -> Shown:
+    url = _text(given, "url")
+    return Shown("fetch", f"Fetch {url}" if url else "Fetch")
+
+
+def _agent(given: dict[str, Any], path: str | None, places: _Places) -> Shown:
+    prompt = _text(given, "prompt")
+    title = _text(given, "description") or "Subagent task"
+    return Shown("think", title, [shown_text(prompt)] if prompt else None)
+
+
+def _new_agent(given: dict[str, Any], path: str | None, places: _Places) -> Shown:
+    subagent = _text(given, "name")
+    return Shown("think", f"Subagent: {subagent}" if subagent else "Subagent")
+
+
+def _think(given: dict[str, Any], path: str | None, places: _Places) -> Shown:
+    return Shown("think", _text(given, "thought") or "Think")
+
+
+def _todos(given: dict[str, Any], path: str | None, places: _Places) -> Shown:
+    return Shown("other", "Update todos", plan=plan_entries(given.get("todos"), ("title", "content")))
 
 
 def _text(given: dict[str, Any], key: str) -> str | None:
@@ -87,3 +114,22 @@ def _edits(path: str | None, given: dict[str, Any]) -> list[dict[str, Any]] | No
         if isinstance(old, str) or isinstance(new, str):
             diffs.append(diff(path, old if isinstance(old, str) else "", new if isinstance(new, str) else ""))
     return diffs or None
+
+
+_VIEWS: dict[str, Callable[[dict[str, Any], str | None, _Places], Shown]] = {
+    "Read": _read,
+    "ReadMediaFile": _read_media,
+    "Write": _write,
+    "Edit": _edit,
+    "Bash": _shell,
+    "Glob": _glob,
+    "Grep": _grep,
+    "WebSearch": _web_search,
+    "FetchURL": _fetch,
+    "Agent": _agent,
+    "CreateSubagent": _new_agent,
+    "Think": _think,
+    "TodoList": _todos,
+    "EnterPlanMode": lambda given, path, places: Shown("switch_mode", "Enter plan mode"),
+    "ExitPlanMode": lambda given, path, places: Shown("switch_mode", "Ready to code?"),
+}

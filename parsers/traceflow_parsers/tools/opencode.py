@@ -31,61 +31,74 @@ _KINDS = {
     "plan_exit": "switch_mode",
 }
 
+_PLACES = {
+    "read": "filePath",
+    "write": "filePath",
+    "edit": "filePath",
+    "multiedit": "filePath",
+    "glob": "path",
+    "list": "path",
+    "grep": "path",
+}
+_SHOWN = {  # the argument that a call shows: the first of these that is not empty
+    "bash": ("description", "command"),
+    "task": ("description",),
+    "websearch": ("query",),
+    "codesearch": ("query",),
+    "webfetch": ("url",),
+}
+_TODOS = frozenset(("todowrite", "todoread"))
+
 
 def show(name: str, state: dict[str, Any]) -> Shown:
     """The view of a call: `state` is the tool part's, with `input` and, when it has run, `title` and `output`."""
-    tool = name.lower()
-    given = state.get("input")
-    arguments = given if isinstance(given, dict) else {}
-    return Shown(
-        _KINDS.get(tool, "other"),
-        _title(name, state),
-        _content(tool, arguments),
-        _locations(tool, arguments),
-        _plan(tool, arguments, state.get("output")),
-    )
+    tool = name if name in _KINDS else name.lower()
+    arguments = state.get("input")
+    if not isinstance(arguments, dict):
+        arguments = {}
+    title = state.get("title")
+    if not isinstance(title, str) or not title:
+        title = _description(state) or name
+    plan = _plan(arguments, state.get("output")) if tool in _TODOS else None
+    return Shown(_KINDS.get(tool, "other"), title, _content(tool, arguments), _locations(tool, arguments), plan)
 
 
-def _title(name: str, state: dict[str, Any]) -> str:
+def _description(state: dict[str, Any]) -> str | None:
     metadata = state.get("metadata")
     described = metadata.get("description") if isinstance(metadata, dict) else None
-    return next((t for t in (state.get("title"), described) if isinstance(t, str) and t), name)
+    return described if isinstance(described, str) else None
 
 
 def _locations(tool: str, arguments: dict[str, Any]) -> list[dict[str, Any]] | None:
-    key = {"read": "filePath", "write": "filePath", "edit": "filePath", "multiedit": "filePath"}.get(tool)
-    path = arguments.get(key or "path") if key or tool in ("glob", "list", "grep") else None
+    key = _PLACES.get(tool)
+    path = arguments.get(key) if key is not None else None
     if not isinstance(path, str) or not path:
         return None
     offset = arguments.get("offset")
-    if tool == "read" and isinstance(offset, int) and not isinstance(offset, bool):
+    if tool == "read" and type(offset) is int:
         return [{"path": path, "line": max(offset - 1, 0)}]
     return [{"path": path}]
 
 
 def _content(tool: str, arguments: dict[str, Any]) -> list[dict[str, Any]] | None:
-    def text(key: str) -> str | None:
-        value = arguments.get(key)
-        return value if isinstance(value, str) else None
-
-    path = text("filePath")
-    if tool == "write" and path is not None:
-        return [diff(path, None, text("content") or "")]
-    if tool == "edit" and path is not None:
-        return [diff(path, text("oldString") or "", text("newString") or "")]
-    shown = {
-        "bash": text("description") or text("command"),
-        "task": text("description"),
-        "websearch": text("query"),
-        "codesearch": text("query"),
-        "webfetch": text("url"),
-    }.get(tool)
-    return [shown_text(shown)] if shown else None
+    path = arguments.get("filePath")
+    if isinstance(path, str):
+        if tool == "write":
+            return [diff(path, None, _text(arguments, "content"))]
+        if tool == "edit":
+            return [diff(path, _text(arguments, "oldString"), _text(arguments, "newString"))]
+    for key in _SHOWN.get(tool, ()):
+        if words := _text(arguments, key):
+            return [shown_text(words)]
+    return None
 
 
-def _plan(tool: str, arguments: dict[str, Any], output: object) -> list[dict[str, Any]] | None:
-    if tool not in ("todowrite", "todoread"):
-        return None
+def _text(arguments: dict[str, Any], key: str) -> str:
+    value = arguments.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _plan(arguments: dict[str, Any], output: object) -> list[dict[str, Any]] | None:
     entries = plan_entries(arguments.get("todos"))
     if entries is None and isinstance(output, str):
         try:
