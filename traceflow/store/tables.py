@@ -34,7 +34,7 @@ JSON_COLUMNS = frozenset({"unknown_types", "warnings", "step_results", "extra"})
 class TableWriter:
     """One table of a job, written as batches come. `stream` is the open object, `each` sees every row group."""
 
-    def __init__(self, table: str, stream: BinaryIO, each: Callable[[pa.Table], None] | None = None) -> None:
+    def __init__(self, table: str, stream: BinaryIO, each: Callable[[pa.RecordBatch], None] | None = None) -> None:
         columns = TABLES[table]
         self.name = f"{table}.parquet"
         self.schema = arrow_schema(table)
@@ -73,18 +73,19 @@ class TableWriter:
 
     def _write(self, at_least: int) -> None:
         """Write row groups as long as that many rows are left."""
-        table = pa.Table.from_batches(self._pending, self.schema)
+        batches = self._pending
+        whole = batches[0] if len(batches) == 1 else pa.concat_batches(batches)  # a column in pieces is slow to write
         done = 0
-        while table.num_rows - done >= at_least:
-            group = table.slice(done, GROUP_ROWS)
-            self._writer.write_table(group, row_group_size=GROUP_ROWS)
+        while whole.num_rows - done >= at_least:
+            group = whole.slice(done, GROUP_ROWS)
+            self._writer.write_batch(group, row_group_size=GROUP_ROWS)
             if self._each is not None:
                 self._each(group)
             done += group.num_rows
         self.rows += done
-        self._pending = table.slice(done).to_batches() if done < table.num_rows else []
-        self._pending_rows = table.num_rows - done
-        self._pending_bytes = sum(batch.nbytes for batch in self._pending)
+        left = whole.slice(done)
+        self._pending = [left] if left.num_rows else []
+        self._pending_rows, self._pending_bytes = left.num_rows, left.nbytes
 
     def finish(self) -> StoredObject:
         """Write what is left and the footer; the stream stays open for its owner to close."""
@@ -114,7 +115,7 @@ class TableObject:
     """A table whose object is open until the job is committed or dropped."""
 
     def __init__(
-        self, table: str, opened: AbstractContextManager[BinaryIO], each: Callable[[pa.Table], None] | None = None
+        self, table: str, opened: AbstractContextManager[BinaryIO], each: Callable[[pa.RecordBatch], None] | None = None
     ) -> None:
         self._opened = opened
         self.table = TableWriter(table, opened.__enter__(), each)
