@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,8 @@ from .totals import Totals, TotalsCounter
 __all__ = ["Answers", "EventEncoder", "RowBatches"]
 
 _REMEMBERED = 200_000  # calls; the oldest are forgotten beyond it
+_FEWEST, _MOST = 8, 256  # events that are encoded together, fewer where they have more than so many bytes
+_LARGE = 1 << 20
 
 
 class EventEncoder:
@@ -32,40 +35,64 @@ class EventEncoder:
         self._counter = TotalsCounter()
         self._seq = 0
 
-    def row(self, event: Event | TraceLine) -> list[Any]:
-        """The next row. Events are numbered from 0, lines of a trace keep their position."""
-        if isinstance(event, TraceLine):
-            seq = event.seq
-        else:
-            seq = self._seq
-            self._seq += 1
-        row = encode(event, seq)
-        row[at.JOB_ID] = self.job_id
-        row[at.TRIAL_ID] = self.trial_id
-        place = self._steps.place(event)
-        if place is not None:
-            row[at.STEP_ID] = place.step
-        if row[at.TOOL_CALL_ID] is not None:
-            self._answers.add(event, row)
-        self._counter.add(event, row, place)
-        return row
-
     def rows(
         self, events: Iterable[Event | TraceLine], refused: Callable[[TraceflowError], None] | None = None
     ) -> Iterator[list[Any]]:
-        """The rows of events, as they come.
+        """The rows of events, as they come. Events are numbered from 0, lines of a trace keep their position.
 
-        With `refused` an event that cannot be written is told to it and left out; without it the error is raised.
+        With `refused` an event that cannot be written is told to it and left out; without it the error is raised
+        soon after.
         """
-        for event in events:
+        source = iter(events)
+        few = _FEWEST
+        failed: list[TraceflowError] = []
+        while True:
+            some: list[Event | TraceLine] = []
             try:
-                row = self.row(event)
+                some.extend(islice(source, few))  # one kind of work at a time: twice as fast for the processor's caches
+            finally:  # what comes before a failure of the source counts
+                rows = self._rows(some, refused or failed.append)
+                yield from rows
+            if failed:
+                raise failed[0]
+            if len(some) < few:
+                return
+            size = sum(len(row[at.TEXT]) + len(row[at.REST]) for row in rows)
+            few = min(few * 2, _MOST) if size < _LARGE else max(1, few // 4)
+
+    def _rows(self, events: list[Event | TraceLine], refused: Callable[[TraceflowError], None]) -> list[list[Any]]:
+        job_id, trial_id = self.job_id, self.trial_id
+        events, rows = self._encoded(events, refused)
+        places = list(map(self._steps.place, events))
+        for event, row, place in zip(events, rows, places, strict=True):
+            row[at.JOB_ID] = job_id
+            row[at.TRIAL_ID] = trial_id
+            if place is not None:
+                row[at.STEP_ID] = place.step
+            if row[at.TOOL_CALL_ID] is not None:
+                self._answers.add(event, row)
+            self._counter.add(event, row, place)
+        return rows
+
+    def _encoded(
+        self, events: list[Event | TraceLine], refused: Callable[[TraceflowError], None]
+    ) -> tuple[list[Event | TraceLine], list[list[Any]]]:
+        """The events that can be written, and their rows."""
+        kept, rows = [], []
+        for event in events:
+            if event.__class__ is TraceLine:
+                seq = event.seq
+            else:
+                seq = self._seq
+                self._seq += 1
+            try:
+                row = encode(event, seq)
             except TraceflowError as error:
-                if refused is None:
-                    raise
                 refused(error)
                 continue
-            yield row
+            kept.append(event)
+            rows.append(row)
+        return kept, rows
 
     def totals(self) -> Totals:
         """What the rows so far add up to."""

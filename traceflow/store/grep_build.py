@@ -192,16 +192,15 @@ class _Digesting:
 def _by_bucket(bitmaps: list[bytes]) -> memoryview:
     """The bitmaps of blocks turned: for each bucket a bit for each block. What most blocks have, all have."""
     groups: list[pa.Array] = []
-    count = pa.repeat(pa.scalar(0, pa.uint16()), BUCKETS)
+    count = pa.repeat(pa.scalar(0, pa.uint8()), BUCKETS)  # of 256 blocks all is 0, and their bits are full without it
     for number, bitmap in enumerate(bitmaps):
-        bits = pa.Array.from_buffers(pa.bool_(), BUCKETS, [None, pa.py_buffer(bitmap)])
-        count = pc.add(count, bits.cast(pa.uint16()))
-        shifted = pc.shift_left(bits.cast(pa.uint8()), pa.scalar(number % 8, pa.uint8()))
+        bits = pa.Array.from_buffers(pa.bool_(), BUCKETS, [None, pa.py_buffer(bitmap)]).cast(pa.uint8())
+        count = pc.add(count, bits)
         if number % 8:
-            groups[-1] = pc.bit_wise_or(groups[-1], shifted)
+            groups[-1] = pc.bit_wise_or(groups[-1], pc.shift_left(bits, pa.scalar(number % 8, pa.uint8())))
         else:
-            groups.append(shifted)
-    most = pc.greater(count, pa.scalar(len(bitmaps) * 3 // 4, pa.uint16()))
+            groups.append(bits)
+    most = pc.greater(count, pa.scalar(len(bitmaps) * 3 // 4, pa.uint8()))
     out = bytearray(BUCKETS * len(groups))
     full = pa.scalar(0xFF, pa.uint8())
     for number, group in enumerate(groups):

@@ -27,6 +27,7 @@ __all__ = ["GROUP_BYTES", "GROUP_ROWS", "JSON_COLUMNS", "Hashing", "TableWriter"
 
 GROUP_ROWS = 1024
 GROUP_BYTES = 16 << 20
+_BUFFER = 1 << 18
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 JSON_COLUMNS = frozenset({"unknown_types", "warnings", "step_results", "extra"})
 
@@ -44,8 +45,10 @@ class TableWriter:
         self._out = Hashing(stream)
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = 0
+        # a column writes four small pieces per row group; they are gathered before they come back to Python
+        self._buffered = pa.BufferedOutputStream(pa.PythonFile(self._out, "w"), _BUFFER)
         self._writer = pq.ParquetWriter(
-            self._out,
+            self._buffered,
             self.schema,
             compression="zstd",
             compression_level=3,
@@ -92,6 +95,7 @@ class TableWriter:
         if self._pending:
             self._write(1)
         self._writer.close()
+        self._buffered.flush()
         return StoredObject(self.name, self._out.size, self._out.digest.hexdigest(), self.rows)
 
     @property
@@ -109,6 +113,8 @@ class TableWriter:
         self._out.dropped = True
         with contextlib.suppress(pa.ArrowException, OSError, RuntimeError):  # the last: of a footer that is not there
             self._writer.close()
+        with contextlib.suppress(pa.ArrowException, OSError):
+            self._buffered.close()
 
 
 class TableObject:
