@@ -106,7 +106,11 @@ def same(first: Any, second: Any) -> bool:
     return jsontext.dumps(first) == jsontext.dumps(second)
 
 
-def through_parquet(rows: list[EventRow]) -> list[Any]:
+def row_of(event: Event, seq: int = 0) -> EventRow:
+    return EventRow(*encode(event, seq))
+
+
+def through_parquet(rows: list[list[Any]]) -> list[Any]:
     out = io.BytesIO()
     pq.write_table(pa.Table.from_batches([to_batch(rows)]), out)
     return list(decode_batch(pq.read_table(io.BytesIO(out.getvalue()))))
@@ -126,7 +130,7 @@ def test_any_event_comes_back_from_parquet_as_it_was(found: list[Event]) -> None
 @given(st.lists(events(), max_size=12))
 def test_any_trace_is_encoded_with_its_steps_pairs_and_totals(found: list[Event]) -> None:
     encoder = EventEncoder("job", "trial")
-    rows = [row for batch in encoder.batches(found) for row in batch.to_pylist()]
+    rows = to_batch(list(encoder.rows(found))).to_pylist()
     assert [row["seq"] for row in rows] == list(range(len(found)))
     assert {row["trial_id"] for row in rows} <= {"trial"}
     assert all(row["call_seq"] is None or row["call_seq"] <= row["seq"] for row in rows)
@@ -136,7 +140,7 @@ def test_any_trace_is_encoded_with_its_steps_pairs_and_totals(found: list[Event]
 @settings(max_examples=100, deadline=None)
 @given(VALUE)
 def test_the_input_of_a_call_comes_back_from_its_columns(value: Any) -> None:
-    row = encode(Event("tool_call", {"update": {"sessionUpdate": "tool_call", "rawInput": value}}), 0)
+    row = row_of(Event("tool_call", {"update": {"sessionUpdate": "tool_call", "rawInput": value}}))
     assert same(input_of(row.raw_input, row.text, row.text_parts), value)
 
 
@@ -149,7 +153,7 @@ def chunk(kind: str, text: str, **beside: Any) -> Event:
 
 def test_words_and_facts_are_in_columns_and_rest_is_the_same_for_all_chunks() -> None:
     rows = [
-        encode(
+        row_of(
             chunk(
                 "agent_message_chunk",
                 f"word {n}",
@@ -181,7 +185,7 @@ def test_the_strings_of_a_calls_input_are_its_text_as_a_person_would_search_them
         "status": "pending",
         "rawInput": {"command": command, "timeout": 120, "description": "List"},
     }
-    row = encode(Event("tool_call", {"update": update}), 0)
+    row = row_of(Event("tool_call", {"update": update}))
     assert row.text == command + "\nList"
     assert row.raw_input == '{"command":\x01,"timeout":120,"description":\x01}'
     assert (row.tool_call_id, row.tool_name, row.kind, row.status) == ("c1", "Bash", "execute", "pending")
@@ -201,7 +205,7 @@ def test_a_text_that_stands_twice_in_an_event_is_stored_once() -> None:
         "content": [{"type": "diff", "path": "/w/f.txt", "oldText": None, "newText": body}],
         "locations": [{"path": "/w/f.txt"}],
     }
-    row = encode(Event("tool_call", {"update": update}), 0)
+    row = row_of(Event("tool_call", {"update": update}))
     stored = orjson.dumps([row.text, row.raw_input, row.rest])
     assert stored.count(b"/w/f.txt") == 1
     assert stored.count(b"unique needle") == 100  # once in the command, once as the content
@@ -226,7 +230,7 @@ def test_a_result_is_its_text_and_its_facts() -> None:
             "extra": {"exitCode": 3, "durationMs": 1500},
         },
     )
-    row = encode(event, 7)
+    row = row_of(event, 7)
     assert (row.text, row.text_parts, row.exit_code, row.duration_ms) == ("out\nerr", [4], 3, 1500.0)
     assert same(decode(row).data, event.data)
 
@@ -234,14 +238,14 @@ def test_a_result_is_its_text_and_its_facts() -> None:
 def test_usage_is_numbers() -> None:
     usage = {"promptTokens": 10, "completionTokens": 5, "cachedTokens": 3, "costUsd": 0.25, "extra": {"x": 1}}
     update = {"sessionUpdate": "usage", "scope": "call", "usage": usage, "source": "gateway"}
-    row = encode(Event("usage", {"update": update}), 0)
+    row = row_of(Event("usage", {"update": update}))
     assert (row.prompt_tokens, row.completion_tokens, row.cached_tokens, row.cost_usd) == (10, 5, 3, 0.25)
     assert (row.scope, row.usage_source, row.text) == ("call", "gateway", "")
 
 
 def test_the_strings_of_an_unknown_type_can_be_searched() -> None:
     event = Event("harness_event", {"update": {"sessionUpdate": "harness_event", "payload": {"a": ["deep words"]}}})
-    row = encode(event, 0)
+    row = row_of(event)
     assert row.text == "deep words"
     assert same(decode(row).data, event.data)
 
@@ -266,7 +270,7 @@ def nested(levels: int) -> Event:
 
 
 def test_deep_data_is_kept_and_bottomless_data_refused_by_name() -> None:
-    assert decode(encode(nested(300), 0)).data == nested(300).data
+    assert decode(row_of(nested(300))).data == nested(300).data
     with pytest.raises(TraceflowError, match=r"event 5 .tool_call. is nested too deeply") as caught:
         encode(nested(50_000), 5)
     assert caught.value.code == "invalid_input"

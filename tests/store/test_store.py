@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from traceflow_formats.errors import TraceflowError
 from traceflow_formats.trace import Event, TraceLine
 
 from traceflow.store import EventEncoder, Manifest, Store
+from traceflow.store.encoder import RowBatches
 from traceflow.store.schema import TABLES, arrow_schema
 from traceflow.store.tables import fit_row
 from traceflow.store.testing import call, chunk, error, prompt, result, usage, write_job
@@ -114,7 +116,11 @@ def test_rows_made_in_another_process_give_the_same_table(store: Store) -> None:
     with store.writer("second") as writer:
         for trial_id, found in (("t1", events), ("t2", SESSION)):
             encoder = EventEncoder("second", trial_id)
-            writer.add_batches(trial_id, list(encoder.batches(found)))
+            batches: list[pa.RecordBatch] = []
+            rows = RowBatches(batches.append)
+            rows.extend(encoder.rows(found))
+            rows.flush()
+            writer.add_batches([(trial_id, rows.count)], batches)
             writer.add_trial({"trial_id": trial_id, "trial_name": trial_id, **encoder.totals().as_row()})
         second = writer.commit()
     for row, other in zip(store.trials(first), store.trials(second), strict=True):

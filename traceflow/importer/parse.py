@@ -1,7 +1,7 @@
 """From a trial's files to the rows of its events: the part of an import that runs in any process.
 
-A `TrialTask` says all that is needed, so that it can be sent to a worker. What comes back is the same rows in the
-same batches wherever they were made, so an import is the same with one process and with many.
+A `TrialTask` says all that is needed, so that it can be sent to a worker. What comes back is the same rows wherever
+they were made, so an import is the same with one process and with many.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from traceflow_formats.errors import TraceflowError
 from traceflow_formats.trace import Event
 
@@ -38,12 +37,12 @@ class TrialTask:
 
 
 class Parsing:
-    """One parse of a trial: iterate `batches` once, then read `totals()` and `report()`."""
+    """One parse of a trial: iterate `rows` once, then read `totals()` and `report()`."""
 
     def __init__(self, task: TrialTask) -> None:
         self._encoder = EventEncoder(task.job_id, task.trial_id)
         self._trace = trace_of(task)
-        self.batches: Iterator[pa.RecordBatch] = self._encoder.batches(self._trace.events, self._refused)
+        self.rows: Iterator[list[Any]] = self._encoder.rows(self._trace.events, self._refused)
 
     def _refused(self, error: TraceflowError) -> None:
         self._trace.problems.append({"code": error.code, "message": error.message})

@@ -147,9 +147,7 @@ def write_trial(
         report.skipped.append({"trial": trial.name, "code": code, "message": trial.message})
         writer.add_trial(skipped_row(trial.trial_id, trial.name, code, trial.message, trial.config))
         return
-    trace = next(parsed)
-    writer.add_batches(trial.trial_id, trace.batches)
-    totals, said = trace.totals, trace.report
+    totals, said = parsed.store_next(writer)
     evolve = None
     evolve_data = read(f"{trial.name}/evolve.json")
     if evolve_data is not None:

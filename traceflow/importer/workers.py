@@ -26,10 +26,10 @@ from typing import Any, Protocol
 import pyarrow as pa
 from traceflow_formats.errors import TraceflowError
 
-from ..store import Totals
+from ..store import JobWriter, Totals
 from .parse import Parsing, TrialTask
 
-__all__ = ["ParsedTrial", "ParsedTrials", "Workers", "parsed_trials", "usable_cpus"]
+__all__ = ["ParsedTrials", "Workers", "parsed_trials", "usable_cpus"]
 
 _BATCH_TRIALS = 32
 _BATCH_BYTES = 4 << 20
@@ -39,25 +39,7 @@ _LONG_TASK = 200  # paths to ignore that make a task a long message
 _AHEAD = 2  # batches per worker that wait in its pipe or are in hand
 
 
-@dataclass
-class ParsedTrial:
-    """The rows of a trial: iterate `batches` once, and only then read `totals` and `report`."""
-
-    batches: Iterator[pa.RecordBatch]
-    parsing: Parsing | None = None
-    answer: tuple[Totals, dict[str, Any] | None] | None = None
-
-    @property
-    def totals(self) -> Totals:
-        return self.answer[0] if self.answer is not None else self._parsing().totals()
-
-    @property
-    def report(self) -> dict[str, Any] | None:
-        return self.answer[1] if self.answer is not None else self._parsing().report()
-
-    def _parsing(self) -> Parsing:
-        assert self.parsing is not None
-        return self.parsing
+Parsed = tuple[Totals, dict[str, Any] | None]  # what the events of a trial add up to, and the report of its parse
 
 
 class ParsedTrials(Protocol):
@@ -66,7 +48,8 @@ class ParsedTrials(Protocol):
     def ready(self) -> bool:
         """Whether the next one can be had without waiting or working for it."""
 
-    def __next__(self) -> ParsedTrial: ...
+    def store_next(self, writer: JobWriter) -> Parsed:
+        """Store the events of the next trial."""
 
 
 @contextmanager
@@ -91,9 +74,11 @@ class _Here:
     def ready(self) -> bool:
         return False
 
-    def __next__(self) -> ParsedTrial:
-        parsing = Parsing(next(self._tasks))
-        return ParsedTrial(parsing.batches, parsing)
+    def store_next(self, writer: JobWriter) -> Parsed:
+        task = next(self._tasks)
+        parsing = Parsing(task)
+        writer.add_rows(task.trial_id, parsing.rows)
+        return parsing.totals(), parsing.report()
 
 
 @dataclass
@@ -105,10 +90,10 @@ class _Worker:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What became of one batch of tasks: for each trial its batches' number, totals and report."""
+    """What became of one batch of tasks: the file of their rows, and for each trial what it holds."""
 
     path: str | None
-    trials: tuple[tuple[int, Totals, dict[str, Any] | None], ...] = ()
+    trials: tuple[tuple[str, Parsed], ...] = ()
     error: TraceflowError | OSError | None = None
     crash: str | None = None
 
@@ -195,24 +180,18 @@ class ParsedStream:
         self._answers: dict[int, _Answer] = {}
         self._done = False
         self._held: list[TrialTask] | None = None
-        self._trials: Iterator[ParsedTrial] | None = None
-        self._left = 0
+        self._stored: deque[Parsed] = deque()  # trials whose events are stored already, with those of others
         self._fill()
 
     def ready(self) -> bool:
         """Whether the next trial has come."""
-        if self._left:
+        if self._stored:
             return True
         self._collect(0)
         return self._next in self._answers
 
-    def __iter__(self) -> Iterator[ParsedTrial]:
-        return self
-
-    def __next__(self) -> ParsedTrial:
-        while not self._left:
-            if self._done and self._next >= self._sent:
-                raise StopIteration
+    def store_next(self, writer: JobWriter) -> Parsed:
+        if not self._stored:
             while self._next not in self._answers:
                 self._collect(None)
             answer = self._answers.pop(self._next)
@@ -222,10 +201,9 @@ class ParsedStream:
             if answer.crash is not None:
                 raise RuntimeError(answer.crash)
             self._fill()
-            self._trials, self._left = _trials_of(answer), len(answer.trials)
-        assert self._trials is not None
-        self._left -= 1
-        return next(self._trials)
+            _store(answer, writer)
+            self._stored.extend(parsed for _, parsed in answer.trials)
+        return self._stored.popleft()
 
     def _fill(self) -> None:
         """Give each worker something to do; the batches that wait for their turn are bounded as well."""
@@ -286,14 +264,14 @@ def _batches(tasks: Iterable[TrialTask]) -> Iterator[list[TrialTask]]:
         yield group
 
 
-def _trials_of(answer: _Answer) -> Iterator[ParsedTrial]:
-    """The trials of one answer; their file is removed when the last one was taken."""
+def _store(answer: _Answer, writer: JobWriter) -> None:
+    """Store the events of the trials of one answer, and remove the file that held them."""
     assert answer.path is not None
+    counts = [(trial_id, totals.n_events) for trial_id, (totals, _) in answer.trials]
     try:
         options = pa.ipc.IpcReadOptions(use_threads=False)
-        with pa.memory_map(answer.path) as file, pa.ipc.open_stream(file, options=options) as reader:
-            for count, totals, report in answer.trials:
-                yield ParsedTrial((reader.read_next_batch() for _ in range(count)), None, (totals, report))
+        with pa.memory_map(answer.path) as file, pa.ipc.open_stream(file, options=options) as batches:
+            writer.add_batches(counts, batches)
     finally:
         with suppress(OSError):
             os.unlink(answer.path)  # noqa: PTH108
@@ -314,21 +292,21 @@ def _serve(pipe: Connection, spool: str) -> None:
 
 
 def _answer(path: Path, tasks: list[TrialTask]) -> _Answer:
+    from ..store.encoder import RowBatches
     from ..store.schema import arrow_schema
 
-    found: list[tuple[int, Totals, dict[str, Any] | None]] = []
+    found: list[tuple[str, Parsed]] = []
     try:
         with (
             pa.OSFile(str(path), "wb") as file,
             pa.ipc.new_stream(file, arrow_schema("events")) as out,
         ):
+            rows = RowBatches(out.write_batch)
             for task in tasks:
                 parsing = Parsing(task)
-                count = 0
-                for batch in parsing.batches:
-                    out.write_batch(batch)
-                    count += 1
-                found.append((count, parsing.totals(), parsing.report()))
+                rows.extend(parsing.rows)
+                found.append((task.trial_id, (parsing.totals(), parsing.report())))
+            rows.flush()
     except (TraceflowError, OSError) as error:
         return _Answer(None, error=error)
     except Exception:

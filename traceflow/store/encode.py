@@ -14,7 +14,8 @@ from traceflow_formats.errors import TraceflowError
 from traceflow_formats.text import clean_text
 from traceflow_formats.trace import TYPES, Event, TraceLine
 
-from .rows import DURATION, INPUT, MARKS, PIECE, PIECE_INSIDE, PIECE_STRING, TIMESTAMP, EventRow
+from . import columns as at
+from .rows import DURATION, INPUT, MARKS, NEW_ROW, PIECE, PIECE_INSIDE, PIECE_STRING, TIMESTAMP
 from .schema import microseconds
 
 __all__ = ["TITLE_LENGTH", "encode"]
@@ -23,50 +24,74 @@ TITLE_LENGTH = 256
 
 _FRAGMENTS = {name: orjson.Fragment(mark.encode()) for name, mark in MARKS.items()}
 _TIMESTAMP, _DURATION, _INPUT, _PIECE = (orjson.Fragment(mark.encode()) for mark in (TIMESTAMP, DURATION, INPUT, PIECE))
-_TIME = re.compile(
-    r"([0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]):([0-5][0-9])(?:\.([0-9]{3}(?:[0-9]{3})?))?Z"
-).fullmatch
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
 _KNOWN = frozenset(TYPES)
-_TOP = {
-    "sessionId": "session_id",
-    "model": "model",
-    "messageId": "message_id",
-    "parentToolCallId": "parent_tool_call_id",
-}
-_UPDATE = {"toolCallId": "tool_call_id", "toolName": "tool_name", "kind": "kind", "status": "status"}
-_TOKENS = {"promptTokens": "prompt_tokens", "completionTokens": "completion_tokens", "cachedTokens": "cached_tokens"}
+_FEW = 16  # pieces that are compared one by one; a text is hashed only where there are more
+_Column = tuple[int, orjson.Fragment]  # its place in a row, and its mark in `rest`
+
+
+def _columns(names: dict[str, str]) -> dict[str, _Column]:
+    return {key: (getattr(at, name.upper()), _FRAGMENTS[name]) for key, name in names.items()}
+
+
+_TOP = _columns(
+    {
+        "sessionId": "session_id",
+        "model": "model",
+        "messageId": "message_id",
+        "parentToolCallId": "parent_tool_call_id",
+    }
+)
+_UPDATE = _columns({"toolCallId": "tool_call_id", "toolName": "tool_name", "kind": "kind", "status": "status"})
+_TOKENS = _columns(
+    {"promptTokens": "prompt_tokens", "completionTokens": "completion_tokens", "cachedTokens": "cached_tokens"}
+)
+_AGENT_ID, _EXIT_CODE, _TITLE, _COST = (_FRAGMENTS[name] for name in ("agent_id", "exit_code", "title", "cost_usd"))
+_Row = list[Any]
 
 
 class _Pieces:
     """The strings that were cut out of one event, each once."""
 
-    __slots__ = ("all", "index")
+    __slots__ = ("_index", "all")
 
     def __init__(self) -> None:
         self.all: list[str] = []
-        self.index: dict[str, int] = {}
+        self._index: dict[str, int] | None = None
+
+    def number(self, text: str) -> int | None:
+        """Which piece this string is, or None."""
+        pieces = self.all
+        if len(pieces) <= _FEW:
+            return pieces.index(text) if text in pieces else None
+        if self._index is None:
+            self._index = {}
+        for number in range(len(self._index), len(pieces)):
+            self._index.setdefault(pieces[number], number)
+        return self._index.get(text)
 
     def cut(self, text: str) -> Any:
         """The mark of this string in `rest`; the string becomes a piece if it is none yet."""
         if not text:
             return text
-        number = self.index.get(text)
+        number = self.number(text)
         if number is None:
-            number = self.index[text] = len(self.all)
+            number = len(self.all)
             self.all.append(text)
         return _piece(number)
 
     def known(self, text: str) -> Any:
         """The mark of a string that is a piece already, else the string."""
-        return self.cut(text) if text in self.index else text
+        if not text:
+            return text
+        number = self.number(text)
+        return text if number is None else _piece(number)
 
     def next(self, text: str) -> Any:
         """The mark of this string in `raw_input`, where pieces stand in order."""
         if not text:
             return text
-        self.index.setdefault(text, len(self.all))
         self.all.append(text)
         return _PIECE
 
@@ -76,8 +101,8 @@ def _piece(number: int) -> orjson.Fragment:
     return orjson.Fragment(f"{PIECE_STRING}{number}{PIECE_STRING}".encode())
 
 
-def encode(event: Event | TraceLine, seq: int) -> EventRow:
-    """The row of an event; job, trial and step are the caller's to set.
+def encode(event: Event | TraceLine, seq: int) -> list[Any]:
+    """The row of an event, in the order of the columns; job, trial and step are the caller's to set.
 
     NaN and infinite numbers become null, lone surrogates U+FFFD. Raises TraceflowError invalid_input for data
     that is no JSON or nested beyond what can be written.
@@ -93,20 +118,22 @@ def encode(event: Event | TraceLine, seq: int) -> EventRow:
         raise TraceflowError("invalid_input", f"event {seq} ({event.type[:40]}) is no JSON: {error}") from None
 
 
-def _encode(kind: str, data: dict[str, Any], seq: int) -> EventRow:
-    row = EventRow(seq=seq, type=kind)
+def _encode(kind: str, data: dict[str, Any], seq: int) -> _Row:
+    row = NEW_ROW.copy()
+    row[at.SEQ] = seq
+    row[at.TYPE] = kind
     pieces = _Pieces()
     known = kind in _KNOWN
     out: dict[str, Any] = {}
     update = data.get("update")
-    if known and update.__class__ is dict and update.get("rawInput") is not None:
-        row.raw_input = orjson.dumps(_cut_all(update["rawInput"], pieces.next)).decode()  # so its pieces are the first
+    if known and update.__class__ is dict and (given := update.get("rawInput")) is not None:
+        row[at.RAW_INPUT] = orjson.dumps(_cut_all(given, pieces.next)).decode()  # so its pieces are the first
     for key, value in data.items():
         if value.__class__ is str:
-            if key in _TOP:
-                name = _TOP[key]
-                setattr(row, name, value)
-                value = _FRAGMENTS[name]
+            column = _TOP.get(key)
+            if column is not None:
+                row[column[0]] = value
+                value = column[1]
             elif key == "timestamp":
                 value = _timestamp(row, value)
             elif not known:
@@ -121,101 +148,116 @@ def _encode(kind: str, data: dict[str, Any], seq: int) -> EventRow:
             elif not known:
                 value = _cut_all(value, pieces.cut)
         out[key] = value
-    if row.agent_id is None:
-        row.agent_id = row.parent_tool_call_id
-    row.rest = orjson.dumps(out).decode()
+    if row[at.AGENT_ID] is None:
+        row[at.AGENT_ID] = row[at.PARENT_TOOL_CALL_ID]
+    row[at.REST] = orjson.dumps(out).decode()
     strings = pieces.all
-    if len(strings) == 1:
-        row.text = strings[0]
-    elif strings:
-        row.text = "\n".join(strings)
-        row.text_parts = list(accumulate(len(piece) + 1 for piece in strings[:-1]))
-    if not row.text.isascii():
-        row.text.encode()  # refuses surrogates
+    if strings:
+        if len(strings) == 1:
+            text = strings[0]
+        else:
+            text = "\n".join(strings)
+            row[at.TEXT_PARTS] = list(accumulate(len(piece) + 1 for piece in strings[:-1]))
+        if not text.isascii():
+            text.encode()  # refuses surrogates
+        row[at.TEXT] = text
     return row
 
 
-def _timestamp(row: EventRow, text: str) -> Any:
-    match = _TIME(text)
-    minute = _minute(match[1]) if match else None
-    if match is None or minute is None:
-        row.timestamp = microseconds(text)
+_TWO = {f"{n:02d}": n * 1_000_000 for n in range(60)}  # seconds as they are written -> microseconds
+_THREE = {f"{n:03d}": n for n in range(1000)}
+
+
+def _timestamp(row: _Row, text: str) -> Any:
+    """Times as nearly all are written: `2026-03-04T05:06:07Z`, with three or six digits more, and no more than needed.
+
+    Others stay in `rest` as they are: 12:00:00.000Z does not come back from a number.
+    """
+    minute, second, length = _minute(text[:17]), _TWO.get(text[17:19]), len(text)
+    if minute is None or second is None or text[-1] != "Z":
+        row[at.TIMESTAMP] = microseconds(text)
         return text
-    fraction = match[3]
-    row.timestamp = minute + int(match[2]) * 1_000_000
-    if fraction is not None:
-        row.timestamp += int(fraction) * (1000 if len(fraction) == 3 else 1)
-        if fraction.endswith("000"):
-            return text  # as precise as it is written: 12:00:00.000Z does not come back from a number
-    return _TIMESTAMP
+    if length == 20:
+        row[at.TIMESTAMP] = minute + second
+        return _TIMESTAMP
+    thousandths = _THREE.get(text[20:23])
+    millionths = 0 if length == 24 else _THREE.get(text[23:26]) if length == 27 else None
+    if thousandths is None or millionths is None or text[19] != ".":
+        row[at.TIMESTAMP] = microseconds(text)
+        return text
+    row[at.TIMESTAMP] = minute + second + thousandths * 1000 + millionths
+    return _TIMESTAMP if (millionths if length == 27 else thousandths) else text
+
+
+_is_minute = re.compile("[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:").fullmatch
 
 
 @lru_cache(maxsize=1024)
 def _minute(text: str) -> int | None:
-    """Microseconds since 1970 of `2026-03-04T05:06`, or None where the calendar has no such minute."""
+    """Microseconds since 1970 of `2026-03-04T05:06:`, or None where the calendar has no such minute."""
+    if not _is_minute(text) or text[11:13] > "23":  # later versions of Python take 24:00 for the next day
+        return None
     try:
-        if text[11:13] > "23":  # later versions of Python take 24:00 for the next day
-            return None
-        delta = datetime.fromisoformat(text).replace(tzinfo=UTC) - _EPOCH
+        delta = datetime.fromisoformat(text[:-1]).replace(tzinfo=UTC) - _EPOCH
     except ValueError:
         return None
     return (delta.days * 86_400 + delta.seconds) * 1_000_000
 
 
-def _extra(row: EventRow, extra: dict[str, Any]) -> dict[str, Any]:
+def _extra(row: _Row, extra: dict[str, Any]) -> dict[str, Any]:
     out = dict(extra)
     for key, value in extra.items():
         kind = value.__class__
         if key == "agentId":
             if kind is str:
-                row.agent_id = value
-                out[key] = _FRAGMENTS["agent_id"]
+                row[at.AGENT_ID] = value
+                out[key] = _AGENT_ID
         elif key == "exitCode":
             if kind is int and _INT_MIN <= value <= _INT_MAX:
-                row.exit_code = value
-                out[key] = _FRAGMENTS["exit_code"]
+                row[at.EXIT_CODE] = value
+                out[key] = _EXIT_CODE
         elif key == "durationMs":
             if kind is int and abs(value) < 1 << 53:
-                row.duration_ms = float(value)
+                row[at.DURATION_MS] = float(value)
                 out[key] = _DURATION
             elif kind is float and value == value and abs(value) < 1e300:
-                row.duration_ms = value
+                row[at.DURATION_MS] = value
         elif key == "delta":
-            row.delta = True if value else None
+            row[at.DELTA] = True if value else None
         elif key == "injected":
-            row.injected = value if kind is str else ("other" if value else None)
+            row[at.INJECTED] = value if kind is str else ("other" if value else None)
         elif key == "stepName":
-            row.step_name = value if kind is str else None
+            row[at.STEP_NAME] = value if kind is str else None
         elif key == "compaction":
-            row.compaction = True if value or value == {} else None
+            row[at.COMPACTION] = True if value or value == {} else None
         elif key == "abandoned":
-            row.abandoned = True if value else None
+            row[at.ABANDONED] = True if value else None
         elif key == "copied":
-            row.copied = True if value else None
+            row[at.COPIED] = True if value else None
         elif key == "retried":
-            row.retried = True if value else None
+            row[at.RETRIED] = True if value else None
     return out
 
 
-def _update(row: EventRow, update: dict[str, Any], pieces: _Pieces) -> dict[str, Any]:
+def _update(row: _Row, update: dict[str, Any], pieces: _Pieces) -> dict[str, Any]:
     out = dict(update)
-    if row.raw_input is not None:
+    if row[at.RAW_INPUT] is not None:
         out["rawInput"] = _INPUT
     for key, value in update.items():
         kind = value.__class__
         if kind is str:
-            if key in _UPDATE:
-                name = _UPDATE[key]
-                setattr(row, name, value)
-                out[key] = _FRAGMENTS[name]
+            column = _UPDATE.get(key)
+            if column is not None:
+                row[column[0]] = value
+                out[key] = column[1]
             elif key == "title":
                 out[key] = _title(row, value, pieces)
-            elif key == "message" and row.type == "error":
+            elif key == "message" and row[at.TYPE] == "error":
                 out[key] = pieces.cut(value)
             elif key == "scope":
-                row.scope = value
+                row[at.SCOPE] = value
             elif key == "source":
-                row.usage_source = value
+                row[at.USAGE_SOURCE] = value
         elif key == "content":
             out[key] = _content(value, pieces)
         elif key == "entries":
@@ -227,36 +269,36 @@ def _update(row: EventRow, update: dict[str, Any], pieces: _Pieces) -> dict[str,
             if kind is dict:
                 out[key] = _usage(row, value)
         elif key == "fatal" and kind is bool:
-            row.fatal = value
+            row[at.FATAL] = value
     return out
 
 
-def _title(row: EventRow, title: str, pieces: _Pieces) -> Any:
-    row.title = title[:TITLE_LENGTH]
+def _title(row: _Row, title: str, pieces: _Pieces) -> Any:
+    row[at.TITLE] = title[:TITLE_LENGTH]
     if len(title) <= TITLE_LENGTH:
-        return _FRAGMENTS["title"]
+        return _TITLE
     if title[0] == title[-1] == "`":  # a long command in backticks stands in the text already
-        number = pieces.index.get(title[1:-1])
+        number = pieces.number(title[1:-1])
         if number is not None:
             return orjson.Fragment(f'"`{PIECE_INSIDE}{number}{PIECE_INSIDE}`"'.encode())
     return title
 
 
-def _usage(row: EventRow, usage: dict[str, Any]) -> dict[str, Any]:
+def _usage(row: _Row, usage: dict[str, Any]) -> dict[str, Any]:
     out = dict(usage)
     for key, value in usage.items():
         kind = value.__class__
-        if key in _TOKENS:
+        column = _TOKENS.get(key)
+        if column is not None:
             if kind is int and _INT_MIN <= value <= _INT_MAX:
-                name = _TOKENS[key]
-                setattr(row, name, value)
-                out[key] = _FRAGMENTS[name]
+                row[column[0]] = value
+                out[key] = column[1]
         elif key == "costUsd":
             if kind is float and value == value and abs(value) < 1e300:
-                row.cost_usd = value
-                out[key] = _FRAGMENTS["cost_usd"]
+                row[at.COST_USD] = value
+                out[key] = _COST
             elif kind is int and abs(value) < 1 << 53:
-                row.cost_usd = float(value)
+                row[at.COST_USD] = float(value)
     return out
 
 

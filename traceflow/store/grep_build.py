@@ -38,9 +38,9 @@ _TRIAL = ("trial_id", "trial_name", "task_name", "agent", "model", "event_offset
 _OPTIONS = pc.InversePermutationOptions(max_index=BUCKETS - 1, output_type=pa.int32())
 
 
-def block_grams(text: pa.ChunkedArray) -> bytes:
+def block_grams(chunks: Iterable[pa.Array]) -> bytes:
     """The bitmap of the 4-grams of a column of strings; some may be of two neighbours."""
-    data = fold(b"".join(map(_bytes_of, text.chunks)))
+    data = fold(b"".join(map(_bytes_of, chunks)))
     if len(data) <= _PART:
         return _grams(data)
     found = 0
@@ -49,7 +49,7 @@ def block_grams(text: pa.ChunkedArray) -> bytes:
     return found.to_bytes(_BITMAP, "little")
 
 
-def _bytes_of(chunk: pa.Array) -> bytes:
+def _bytes_of(chunk: pa.Array) -> bytes | memoryview:
     """The characters of an array of strings, as they lie in its buffer."""
     if not len(chunk):
         return b""
@@ -59,7 +59,7 @@ def _bytes_of(chunk: pa.Array) -> bytes:
     width = 8 if pa.types.is_large_string(chunk.type) else 4
     kind = "<q" if width == 8 else "<i"
     start, end = (struct.unpack_from(kind, offsets, width * n)[0] for n in (chunk.offset, chunk.offset + len(chunk)))
-    return bytes(memoryview(data)[start:end])
+    return memoryview(data)[start:end]
 
 
 def _grams(data: bytes) -> bytes:
@@ -97,8 +97,8 @@ class GrepIndexWriter:
         self._compressor = zstandard.ZstdCompressor(level=_LEVEL)
         self._write(MAGIC)
 
-    def block(self, text: pa.ChunkedArray) -> None:
-        """Take in the text of the next row group."""
+    def block(self, text: Iterable[pa.Array]) -> None:
+        """Take in the text of the next row group, an array of strings in one piece or several."""
         self._bitmaps.append(block_grams(text))
         if len(self._bitmaps) == SEGMENT_BLOCKS:
             self._end_segment()
@@ -155,9 +155,9 @@ class GrepIndexObject:
         self._writer = GrepIndexWriter(self._stream)
         self._trials: list[dict[str, Any]] = []
 
-    def group(self, group: pa.Table) -> None:
+    def group(self, group: pa.RecordBatch) -> None:
         """Take in a row group of events."""
-        self._writer.block(group.column("text"))
+        self._writer.block([group.column("text")])
 
     def trial(self, row: Mapping[str, Any]) -> None:
         """Take in a trial; only what the index holds of it is kept."""
@@ -192,16 +192,15 @@ class _Digesting:
 def _by_bucket(bitmaps: list[bytes]) -> memoryview:
     """The bitmaps of blocks turned: for each bucket a bit for each block. What most blocks have, all have."""
     groups: list[pa.Array] = []
-    count = pa.repeat(pa.scalar(0, pa.uint16()), BUCKETS)
+    count = pa.repeat(pa.scalar(0, pa.uint8()), BUCKETS)  # of 256 blocks all is 0, and their bits are full without it
     for number, bitmap in enumerate(bitmaps):
-        bits = pa.Array.from_buffers(pa.bool_(), BUCKETS, [None, pa.py_buffer(bitmap)])
-        count = pc.add(count, bits.cast(pa.uint16()))
-        shifted = pc.shift_left(bits.cast(pa.uint8()), pa.scalar(number % 8, pa.uint8()))
+        bits = pa.Array.from_buffers(pa.bool_(), BUCKETS, [None, pa.py_buffer(bitmap)]).cast(pa.uint8())
+        count = pc.add(count, bits)
         if number % 8:
-            groups[-1] = pc.bit_wise_or(groups[-1], shifted)
+            groups[-1] = pc.bit_wise_or(groups[-1], pc.shift_left(bits, pa.scalar(number % 8, pa.uint8())))
         else:
-            groups.append(shifted)
-    most = pc.greater(count, pa.scalar(len(bitmaps) * 3 // 4, pa.uint16()))
+            groups.append(bits)
+    most = pc.greater(count, pa.scalar(len(bitmaps) * 3 // 4, pa.uint8()))
     out = bytearray(BUCKETS * len(groups))
     full = pa.scalar(0xFF, pa.uint8())
     for number, group in enumerate(groups):
@@ -221,7 +220,7 @@ def build_index(
     with open_table(backend, job, "events") as file, backend.create(name) as stream:
         writer = GrepIndexWriter(stream)
         for number in range(file.num_row_groups):
-            writer.block(file.read_row_group(number, columns=["text"]).column("text"))
+            writer.block(file.read_row_group(number, columns=["text"]).column("text").chunks)
             progress(file.metadata.row_group(number).num_rows, job.job_id)
         writer.finish(file.metadata, stored.size if stored is not None else 0, trial_rows(backend, job))
     return name

@@ -16,16 +16,28 @@ A string that stands twice in an event (a file's content in the input and in the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter
+from functools import lru_cache
+from typing import Any
 
 import pyarrow as pa
 from traceflow_formats.text import clean_text
 
 from .schema import EVENTS, arrow_schema
 
-__all__ = ["DURATION", "INPUT", "MARKS", "PIECE", "PIECE_INSIDE", "PIECE_STRING", "TIMESTAMP", "EventRow", "to_batch"]
+__all__ = [
+    "DURATION",
+    "INPUT",
+    "MARKS",
+    "NEW_ROW",
+    "PIECE",
+    "PIECE_INSIDE",
+    "PIECE_STRING",
+    "TIMESTAMP",
+    "EventRow",
+    "to_batch",
+]
 
 PIECE = "\x01"
 PIECE_STRING = "\x1d"
@@ -98,20 +110,26 @@ class EventRow:
     rest: str = ""
 
 
-_VALUES = attrgetter(*(column.name for column in EVENTS))
+NEW_ROW: list[Any] = [getattr(EventRow(), column.name) for column in EVENTS]  # to be copied and filled
 
 
-def to_batch(rows: Iterable[EventRow]) -> pa.RecordBatch:
-    """Rows as an Arrow batch of the schema of events."""
+def to_batch(rows: Sequence[list[Any]]) -> pa.RecordBatch:
+    """Rows as `encode` makes them, as an Arrow batch of the schema of events."""
     schema = arrow_schema("events")
-    columns = list(zip(*map(_VALUES, rows), strict=True)) or [()] * len(schema)
-    arrays = []
-    for field, values in zip(schema, columns, strict=True):
-        if values and values[0] is None and values.count(None) == len(values):  # most columns of most batches
-            arrays.append(pa.nulls(len(values), field.type))
-            continue
-        try:
-            arrays.append(pa.array(values, field.type))
-        except UnicodeEncodeError:  # the last resort: parsers give valid text
-            arrays.append(pa.array([v if v is None else clean_text(v)[0] for v in values], field.type))
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    return pa.RecordBatch.from_arrays(list(map(_array, columns, schema.types)), schema=schema)
+
+
+def _array(values: tuple[Any, ...], kind: pa.DataType) -> pa.Array:
+    count = len(values)
+    if count and values[0] is None and values.count(None) == count:  # most columns of most batches
+        return _nulls(kind, count)
+    try:
+        return pa.array(values, kind)
+    except UnicodeEncodeError:  # the last resort: parsers give valid text
+        return pa.array([v if v is None else clean_text(v)[0] for v in values], kind)
+
+
+@lru_cache(maxsize=64)
+def _nulls(kind: pa.DataType, count: int) -> pa.Array:
+    return pa.nulls(count, kind)

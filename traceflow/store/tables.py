@@ -27,6 +27,7 @@ __all__ = ["GROUP_BYTES", "GROUP_ROWS", "JSON_COLUMNS", "Hashing", "TableWriter"
 
 GROUP_ROWS = 1024
 GROUP_BYTES = 16 << 20
+_BUFFER = 1 << 18
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 JSON_COLUMNS = frozenset({"unknown_types", "warnings", "step_results", "extra"})
 
@@ -34,7 +35,7 @@ JSON_COLUMNS = frozenset({"unknown_types", "warnings", "step_results", "extra"})
 class TableWriter:
     """One table of a job, written as batches come. `stream` is the open object, `each` sees every row group."""
 
-    def __init__(self, table: str, stream: BinaryIO, each: Callable[[pa.Table], None] | None = None) -> None:
+    def __init__(self, table: str, stream: BinaryIO, each: Callable[[pa.RecordBatch], None] | None = None) -> None:
         columns = TABLES[table]
         self.name = f"{table}.parquet"
         self.schema = arrow_schema(table)
@@ -44,8 +45,10 @@ class TableWriter:
         self._out = Hashing(stream)
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = 0
+        # a column writes four small pieces per row group; they are gathered before they come back to Python
+        self._buffered = pa.BufferedOutputStream(pa.PythonFile(self._out, "w"), _BUFFER)
         self._writer = pq.ParquetWriter(
-            self._out,
+            self._buffered,
             self.schema,
             compression="zstd",
             compression_level=3,
@@ -73,24 +76,26 @@ class TableWriter:
 
     def _write(self, at_least: int) -> None:
         """Write row groups as long as that many rows are left."""
-        table = pa.Table.from_batches(self._pending, self.schema)
+        batches = self._pending
+        whole = batches[0] if len(batches) == 1 else pa.concat_batches(batches)  # a column in pieces is slow to write
         done = 0
-        while table.num_rows - done >= at_least:
-            group = table.slice(done, GROUP_ROWS)
-            self._writer.write_table(group, row_group_size=GROUP_ROWS)
+        while whole.num_rows - done >= at_least:
+            group = whole.slice(done, GROUP_ROWS)
+            self._writer.write_batch(group, row_group_size=GROUP_ROWS)
             if self._each is not None:
                 self._each(group)
             done += group.num_rows
         self.rows += done
-        self._pending = table.slice(done).to_batches() if done < table.num_rows else []
-        self._pending_rows = table.num_rows - done
-        self._pending_bytes = sum(batch.nbytes for batch in self._pending)
+        left = whole.slice(done)
+        self._pending = [left] if left.num_rows else []
+        self._pending_rows, self._pending_bytes = left.num_rows, left.nbytes
 
     def finish(self) -> StoredObject:
         """Write what is left and the footer; the stream stays open for its owner to close."""
         if self._pending:
             self._write(1)
         self._writer.close()
+        self._buffered.flush()
         return StoredObject(self.name, self._out.size, self._out.digest.hexdigest(), self.rows)
 
     @property
@@ -108,13 +113,15 @@ class TableWriter:
         self._out.dropped = True
         with contextlib.suppress(pa.ArrowException, OSError, RuntimeError):  # the last: of a footer that is not there
             self._writer.close()
+        with contextlib.suppress(pa.ArrowException, OSError):
+            self._buffered.close()
 
 
 class TableObject:
     """A table whose object is open until the job is committed or dropped."""
 
     def __init__(
-        self, table: str, opened: AbstractContextManager[BinaryIO], each: Callable[[pa.Table], None] | None = None
+        self, table: str, opened: AbstractContextManager[BinaryIO], each: Callable[[pa.RecordBatch], None] | None = None
     ) -> None:
         self._opened = opened
         self.table = TableWriter(table, opened.__enter__(), each)

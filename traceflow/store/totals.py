@@ -14,7 +14,7 @@ from traceflow_formats.atif.tally import FIELDS, Sums, Tally, as_metrics, joined
 from traceflow_formats.steps import Place, is_result
 from traceflow_formats.trace import Event, TraceLine
 
-from .rows import EventRow
+from . import columns as at
 
 __all__ = ["Totals", "TotalsCounter"]
 
@@ -57,9 +57,9 @@ class _Agent:
         return found
 
 
-def _paired(row: EventRow) -> bool:
+def _paired(row: list[Any]) -> bool:
     """Whether the call of a result, or the result of a call, stands before it."""
-    return row.call_seq is not None and row.call_seq != row.seq
+    return row[at.CALL_SEQ] is not None and row[at.CALL_SEQ] != row[at.SEQ]
 
 
 class TotalsCounter:
@@ -70,9 +70,9 @@ class TotalsCounter:
         self._agents: dict[str | None, _Agent] = {}
         self._gateway = Sums()
 
-    def add(self, event: Event | TraceLine, row: EventRow, place: Place | None) -> None:
+    def add(self, event: Event | TraceLine, row: list[Any], place: Place | None) -> None:
         self._events += 1
-        kind = row.type
+        kind = row[at.TYPE]
         if place is None:
             if kind == "usage":
                 self._outside(event, row)
@@ -80,19 +80,19 @@ class TotalsCounter:
         agent = self._agent(place.agent)
         if place.opens:
             agent.steps += 1
-            if kind not in _NO_CALL and not row.copied:
-                self._begins(agent.tally(row.step_name), event, place.step)
-        if row.copied:
+            if kind not in _NO_CALL and not row[at.COPIED]:
+                self._begins(agent.tally(row[at.STEP_NAME]), event, place.step)
+        if row[at.COPIED]:
             return
         if kind == "usage":
             self._usage(agent, event, row, place.step)
         elif kind == "tool_call":
-            tally = agent.tally(row.step_name)
+            tally = agent.tally(row[at.STEP_NAME])
             tally.tool_calls += 1
             if _paired(row):  # its result came before it
                 tally.answered(place.step)
         elif kind == "tool_call_update" and _paired(row) and is_result(event.data["update"]):
-            agent.tally(row.step_name).answered(place.step)
+            agent.tally(row[at.STEP_NAME]).answered(place.step)
 
     def _agent(self, name: str | None) -> _Agent:
         found = self._agents.get(name)
@@ -108,28 +108,28 @@ class TotalsCounter:
         if calls:
             tally.begins(step, calls)
 
-    def _usage(self, agent: _Agent, event: Event | TraceLine, row: EventRow, step: int) -> None:
+    def _usage(self, agent: _Agent, event: Event | TraceLine, row: list[Any], step: int) -> None:
         metrics = as_metrics(event.data["update"].get("usage"))
         if not metrics:
             return
         said = agent.said
-        agent.tally(row.step_name).count(step, metrics, said.get(step))
+        agent.tally(row[at.STEP_NAME]).count(step, metrics, said.get(step))
         said[step] = metrics
         if len(said) > _REPEATED:
             del said[next(iter(said))]
 
-    def _outside(self, event: Event | TraceLine, row: EventRow) -> None:
+    def _outside(self, event: Event | TraceLine, row: list[Any]) -> None:
         """Usage that is in no step: of a gateway, of the run, of the call that wrote a summary, or withdrawn."""
         update = event.data.get("update")
         metrics = as_metrics(update.get("usage") if isinstance(update, dict) else None)
-        if row.usage_source == "gateway":
+        if row[at.USAGE_SOURCE] == "gateway":
             self._gateway.add(metrics)
-        elif row.scope == "run":
-            tally = self._agent(row.agent_id).tally(row.step_name)
+        elif row[at.SCOPE] == "run":
+            tally = self._agent(row[at.AGENT_ID]).tally(row[at.STEP_NAME])
             whole = metrics.pop("extra", {}).get("includingSubagents")
             tally.run, tally.run_with_children = metrics, as_metrics(whole)
-        elif row.compaction and not (row.copied or row.abandoned):
-            self._agent(row.agent_id).tally(row.step_name).compaction.add(metrics)
+        elif row[at.COMPACTION] and not (row[at.COPIED] or row[at.ABANDONED]):
+            self._agent(row[at.AGENT_ID]).tally(row[at.STEP_NAME]).compaction.add(metrics)
 
     def totals(self) -> Totals:
         """The sums so far."""

@@ -18,14 +18,13 @@ from traceflow_formats.errors import TraceflowError
 from traceflow_formats.trace import Event, TraceLine
 
 from .backend import Backend
-from .encoder import EventEncoder
+from .encoder import EventEncoder, RowBatches
 from .grep_build import GrepIndexObject
 from .grep_index import NAME as GREP_INDEX
 from .layout import check_job_id, manifest_name, new_revision, revision_folder
 from .manifest import Manifest, StoredObject
 from .packs import PACK_SIZE, Packed, PackWriter, Readable
-from .rows import EventRow, to_batch
-from .tables import GROUP_BYTES, GROUP_ROWS, TableObject, fit_row, rows_to_batch
+from .tables import GROUP_ROWS, TableObject, fit_row, rows_to_batch
 from .totals import Totals
 
 __all__ = ["JobWriter"]
@@ -48,8 +47,7 @@ class JobWriter:
         self._packs = PackWriter(self._create, pack_size)
         self._tables: dict[str, TableObject] = {}
         self._objects: list[StoredObject] = []
-        self._event_rows: list[EventRow] = []
-        self._event_bytes = 0
+        self._event_rows = RowBatches(self._add_batch)
         self._n_events = 0
         self._rows: dict[str, list[dict[str, Any]]] = {"trials": [], "files": []}
         self._events_of: dict[str, tuple[int, int]] = {}  # trial -> first row and number of its events
@@ -120,32 +118,27 @@ class JobWriter:
         the events before it are then the trial's.
         """
         encoder = EventEncoder(self.job_id, trial_id)
-        self._begin_events(trial_id)
-        count = 0
-        try:
-            for event in events:
-                row = encoder.row(event)
-                self._event_rows.append(row)
-                count += 1
-                self._event_bytes += len(row.text) + len(row.rest)
-                if len(self._event_rows) >= GROUP_ROWS or self._event_bytes >= GROUP_BYTES:
-                    self._flush_events()
-        finally:
-            self._end_events(trial_id, count)
+        self.add_rows(trial_id, encoder.rows(events))
         return encoder.totals()
 
-    def add_batches(self, trial_id: str, batches: Iterable[pa.RecordBatch]) -> None:
-        """The same for rows that an EventEncoder made, in this process or another."""
+    def add_rows(self, trial_id: str, rows: Iterable[list[Any]]) -> None:
+        """The same for rows that an EventEncoder makes; its totals are the caller's to ask for."""
         self._begin_events(trial_id)
-        self._flush_events()
-        count = 0
+        before = self._event_rows.count
         try:
-            for batch in batches:
-                with self._machine():
-                    self._tables["events"].table.add(batch)
-                count += batch.num_rows
+            self._event_rows.extend(rows)
         finally:
+            self._end_events(trial_id, self._event_rows.count - before)
+
+    def add_batches(self, counts: Iterable[tuple[str, int]], batches: Iterable[pa.RecordBatch]) -> None:
+        """The same for the rows of several trials that were made in another process: `counts` has each with the
+        number of its rows, in their order."""
+        self._event_rows.flush()
+        for trial_id, count in counts:
+            self._begin_events(trial_id)
             self._end_events(trial_id, count)
+        for batch in batches:
+            self._add_batch(batch)
 
     def add_trial(self, row: Mapping[str, Any]) -> None:
         """Store a trial: columns by name, as `tables.fit_row` takes them. `trial_id` and `trial_name` are needed;
@@ -182,7 +175,7 @@ class JobWriter:
         if not self._open:
             raise ValueError("the writer is closed")
         try:
-            self._flush_events()
+            self._event_rows.flush()
             with self._machine():
                 for table in ("trials", "files"):
                     self._flush(table)
@@ -279,11 +272,9 @@ class JobWriter:
         self._events_of[trial_id] = (self._n_events, count)
         self._n_events += count
 
-    def _flush_events(self) -> None:
-        if self._event_rows:
-            with self._machine():
-                self._tables["events"].table.add(to_batch(self._event_rows))
-            self._event_rows, self._event_bytes = [], 0
+    def _add_batch(self, batch: pa.RecordBatch) -> None:
+        with self._machine():
+            self._tables["events"].table.add(batch)
 
     @contextlib.contextmanager
     def _machine(self) -> Iterator[None]:

@@ -1,0 +1,45 @@
+"""Where each column of events.parquet stands in a row that is being made: a row is a list, and lists are fast."""
+
+from __future__ import annotations
+
+from .schema import EVENTS
+
+(
+    JOB_ID,
+    TRIAL_ID,
+    SEQ,
+    TYPE,
+    TIMESTAMP,
+    SESSION_ID,
+    AGENT_ID,
+    PARENT_TOOL_CALL_ID,
+    STEP_ID,
+    STEP_NAME,
+    MESSAGE_ID,
+    MODEL,
+    TOOL_CALL_ID,
+    CALL_SEQ,
+    TOOL_NAME,
+    KIND,
+    STATUS,
+    TITLE,
+    TEXT,
+    TEXT_PARTS,
+    RAW_INPUT,
+    EXIT_CODE,
+    DURATION_MS,
+    SCOPE,
+    USAGE_SOURCE,
+    PROMPT_TOKENS,
+    COMPLETION_TOKENS,
+    CACHED_TOKENS,
+    COST_USD,
+    FATAL,
+    DELTA,
+    INJECTED,
+    COMPACTION,
+    ABANDONED,
+    COPIED,
+    RETRIED,
+    REST,
+) = range(len(EVENTS))
