@@ -115,10 +115,11 @@ def _session(rng: random.Random, prose: str, session: str) -> Iterator[dict[str,
     def record(kind: str, message: dict[str, Any]) -> dict[str, Any]:
         nonlocal parent, number
         number += 1
+        clock = f"{number // 3600 % 24:02d}:{number // 60 % 60:02d}:{number % 60:02d}"
         made = {
             "parentUuid": parent,
             "uuid": f"{session}-{number}",
-            "timestamp": f"2026-01-01T{number // 3600 % 24:02d}:{number // 60 % 60:02d}:{number % 60:02d}.000Z",
+            "timestamp": f"2026-01-01T{clock}.{rng.randrange(1000):03d}Z",
             "type": kind,
             "message": message,
             **base,

@@ -7,7 +7,10 @@ import stat
 import tarfile
 from pathlib import Path
 
+from traceflow.conversion import Conversion
 from traceflow.importer import import_job
+from traceflow.pack import PackOptions, pack_job
+from traceflow.sources import open_any
 from traceflow.store import Manifest, Store
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -24,6 +27,15 @@ JOBS = sorted(
     ]
     if path.is_dir()
 )
+
+
+RECORDINGS = sorted(path for path in (FIXTURES / "recordings").iterdir() if path.is_dir())
+
+
+def packed(recording: Path, folder: Path) -> Path:
+    """All runs of a recording as one job."""
+    pack_job(open_any(recording), folder, PackOptions(), Conversion(), root=recording)
+    return folder
 
 
 def imported(source: Path, folder: Path) -> tuple[Store, Manifest]:

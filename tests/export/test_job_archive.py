@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import tarfile
@@ -31,6 +32,15 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Manifest]:
 
 @pytest.mark.parametrize("source", JOBS, ids=lambda path: path.parent.name + "-" + path.name)
 def test_import_export_import_elsewhere_export_is_the_same_bytes(source: Path, tmp_path: Path) -> None:
+    assert_round_trip(source, tmp_path)
+
+
+@pytest.mark.parametrize("recording", _jobs["RECORDINGS"], ids=lambda path: path.name)
+def test_recordings_packed_as_jobs_come_round_as_the_same_bytes(recording: Path, tmp_path: Path) -> None:
+    assert_round_trip(_jobs["packed"](recording, tmp_path / "packed"), tmp_path)
+
+
+def assert_round_trip(source: Path, tmp_path: Path) -> None:
     store, job = imported(source, tmp_path / "one")
     export_job(store, job, tmp_path / "first.tar.gz")
     other, again = imported(tmp_path / "first.tar.gz", tmp_path / "two")
@@ -102,7 +112,7 @@ print(export_job(store, store.jobs()[0], Path(sys.argv[2])).written.archive_sha2
 def export_apart(
     store: Store, target: Path, umask: str, environment: dict[str, str], python: str = sys.executable
 ) -> str:
-    command = [python, "-c", _EXPORT, store.url, str(target), umask]
+    command = [python, "-P", "-c", _EXPORT, store.url, str(target), umask]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **environment})
     return done.stdout.strip()
 
@@ -176,6 +186,9 @@ def test_numbers_and_names_survive(tmp_path: Path) -> None:
     export_job(store, job, tmp_path / "out.tar.gz")
     members = members_of(tmp_path / "out.tar.gz")
     assert rewards.encode() in members["task__abc/result.json"][1]
+    other, again = imported(tmp_path / "out.tar.gz", tmp_path / "elsewhere")
+    export_job(other, again, tmp_path / "again.tar.gz", original=True)
+    assert rewards.encode() in members_of(tmp_path / "again.tar.gz")["task__abc/result.json"][1]
     record = json.loads(members["task__abc/traceflow.json"][1])["rewards"]
     assert {name: repr(value) for name, value in record.items()} == {
         "reward": "1",
@@ -216,6 +229,43 @@ def test_a_file_of_our_name_that_was_imported_is_no_record_of_ours(tmp_path: Pat
 
 
 # -- interruptions -----------------------------------------------------------------------------------------------
+
+
+_SLOWLY = """
+import sys, time
+from pathlib import Path
+from traceflow.export import export_job
+from traceflow.store import Store
+store = Store.open(sys.argv[1])
+
+def told(done):
+    print("writing", flush=True)
+    time.sleep(60)
+
+export_job(store, store.jobs()[0], Path(sys.argv[2]), progress=told, workers=2)
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
+def test_an_export_that_is_killed_leaves_no_file_under_the_final_name(
+    demo: tuple[Store, Manifest], tmp_path: Path, name: str
+) -> None:
+    number = getattr(signal, name, None)
+    if number is None:
+        pytest.skip(f"there is no {name} here")
+    target = tmp_path / "out.tar.gz"
+    target.write_bytes(b"the export of yesterday")
+    command = [sys.executable, "-P", "-c", _SLOWLY, demo[0].url, str(target)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"writing\n"
+        process.send_signal(number)
+        assert process.wait(timeout=60) != 0
+    assert target.read_bytes() == b"the export of yesterday"
+    left = {path.name for path in tmp_path.iterdir()} - {target.name}
+    assert not left if name == "SIGINT" else all(path.endswith(".part") for path in left)
+    export_job(*demo, target)
+    assert members_of(target)
 
 
 def test_an_interrupted_export_leaves_nothing(demo: tuple[Store, Manifest], tmp_path: Path) -> None:

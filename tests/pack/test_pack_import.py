@@ -32,6 +32,13 @@ def test_sessions(home: Path, tmp_path: Path) -> None:
     assert files != ["trajectory.json"]
 
 
+def test_a_folder_that_is_named_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pack(RECORDINGS / "kimi-code-2.1.0/basic/home", tmp_path / "job")
+    trial, result = only_trial(tmp_path / "job")
+    monkeypatch.chdir(tmp_path)
+    assert imported(trial.relative_to(tmp_path), result["agent_info"]["name"])[0]
+
+
 @pytest.mark.parametrize("agent", AGENTS)
 def test_sdk_logs(agent: str, tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"

@@ -265,17 +265,17 @@ def _write(
 
 def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """The same bytes in pieces of PIECE bytes, the last one shorter."""
-    parts: list[bytes] = []
+    parts: list[memoryview] = []
     room = PIECE
     for chunk in chunks:
         rest = memoryview(chunk)
         while len(rest) >= room:
-            parts.append(bytes(rest[:room]))
+            parts.append(rest[:room])
             rest = rest[room:]
             yield b"".join(parts)
             parts, room = [], PIECE
         if rest:
-            parts.append(bytes(rest))
+            parts.append(rest)
             room -= len(rest)
     if parts:
         yield b"".join(parts)

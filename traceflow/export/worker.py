@@ -1,7 +1,8 @@
 """Deriving the files of trials: in this process, or in several that are told what to do line by line.
 
 The traces are decoded and rebuilt in Python, so that only processes make it faster. They are started as programs of
-their own, which works in every caller's script and whatever threads it has. Who fails to start is done without.
+their own, which works in every caller's script and whatever threads it has. One share of the work is done in this
+process, which mostly waits for the packing threads; so is that of a process that fails to start.
 """
 
 from __future__ import annotations
@@ -98,9 +99,11 @@ class _Team:
         self._store, self._job, self._folder = store, job, folder
         self._trials = trials
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="traceflow-derive")
-        self._own = threading.local()
+        self._own = threading.local()  # of each thread: its process, or the Deriver it works with here
+        self._to_start = threading.Semaphore(count - 1)
         self._given_up = False
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._derivers: list[Deriver] = []
         self._futures: list[Future[list[list[Derived]]]] = []
 
     def __enter__(self) -> _Team:
@@ -131,6 +134,8 @@ class _Team:
                 with contextlib.suppress(OSError):
                     process.stdin.close()
         self._pool.shutdown()
+        for deriver in self._derivers:
+            deriver.__exit__()
         for process in self._processes:
             for stream in (process.stdin, process.stdout):
                 if stream is not None:
@@ -143,19 +148,30 @@ class _Team:
         answer = _ask(process, {"trials": batch}) if process is not None else None
         if self._given_up:
             return []
-        if answer is None:  # it did not start, or has died: do its work here
+        if answer is None:  # there is none, or it has died
             self._own.process = None
-            with Deriver(self._store, self._job, self._folder / f"here-{batch[0]}") as deriver:
-                return [deriver.trial(number, self._trials[number]) for number in batch]
+            deriver = self._deriver()
+            return [deriver.trial(number, self._trials[number]) for number in batch]
         if "error" in answer:
             error = answer["error"]
             raise TraceflowError(error["code"], error["message"], **error["details"])
         return [[Derived(d["path"], Path(d["file"]), d["size"], d["sha256"]) for d in made] for made in answer["made"]]
 
+    def _deriver(self) -> Deriver:
+        """What this thread works with here."""
+        if not hasattr(self._own, "deriver"):
+            deriver = Deriver(self._store, self._job, self._folder / f"here-{len(self._derivers)}")
+            self._own.deriver = deriver.__enter__()
+            self._derivers.append(deriver)
+        found: Deriver = self._own.deriver
+        return found
+
     def _process(self) -> subprocess.Popen[bytes] | None:
-        """The process of this thread."""
+        """The process of this thread; None for the one thread that works here."""
         if not hasattr(self._own, "process"):
             self._own.process = None
+            if not self._to_start.acquire(blocking=False):
+                return None
             try:
                 process = subprocess.Popen(
                     [sys.executable, "-P", "-c", _COMMAND],

@@ -126,7 +126,7 @@ class _Finder:
     """One search through an agent folder; what could not be read is collected on the way."""
 
     def __init__(self, agent: Path, harness: str | None, atif_limit: int, ignored: frozenset[Path]) -> None:
-        self.agent = agent
+        self.agent = agent.absolute()  # as some parsers name their files
         self.harness = harness
         self.atif_limit = atif_limit
         self.problems: list[dict[str, Any]] = []

@@ -6,12 +6,12 @@ trial is found without reading the others.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from .backend import Backend
@@ -58,15 +58,14 @@ class FileTable:
     def find(self, path: str) -> FileRow | None:
         """The file with exactly this path."""
         for table in self._tables(path, None):
-            hits = table.filter(pc.equal(table.column("path"), path))
-            if hits.num_rows:
-                return as_file_row(hits.to_pylist()[0])
+            for row in table.slice(0, 1).to_pylist():  # the path itself comes before all that begin with it
+                return as_file_row(row) if row["path"] == path else None
         return None
 
     def _tables(self, prefix: str, columns: tuple[str, ...] | None) -> Iterator[pa.Table]:
         if self._ranges is None:
             table = self._whole(columns)
-            yield table.filter(pc.starts_with(table.column("path"), prefix)) if prefix else table
+            yield _beginning_with(table, prefix)
             return
         for number, (least, greatest) in enumerate(self._ranges):
             if greatest < prefix:
@@ -75,7 +74,7 @@ class FileTable:
                 return
             table = self._group(number, columns)
             if not (least.startswith(prefix) and greatest.startswith(prefix)):
-                table = table.filter(pc.starts_with(table.column("path"), prefix))
+                table = _beginning_with(table, prefix)
             if table.num_rows:
                 yield table
 
@@ -109,6 +108,13 @@ class FileTable:
         types = {name: self._schema.field(name).type for name in names}
         arrays = [table.column(n) if n in there else pa.nulls(table.num_rows, types[n]) for n in names]
         return pa.Table.from_arrays(arrays, names=list(names))
+
+
+def _beginning_with(table: pa.Table, prefix: str) -> pa.Table:
+    """The rows of a table in order whose path begins with the prefix. (Arrow's filters take longer to be imported.)"""
+    paths = table.column("path").to_pylist()
+    start = bisect_left(paths, prefix)
+    return table.slice(start, bisect_right(paths, prefix, start, key=lambda path: path[: len(prefix)]) - start)
 
 
 def _path_ranges(file: pq.ParquetFile) -> list[tuple[str, str]] | None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from traceflow_formats.errors import TraceflowError
 from traceflow_formats.trace import TraceLine
@@ -132,12 +131,16 @@ def file_rows(backend: Backend, job: Manifest, trial_id: str | None = None) -> l
     """The files of the job, or of one trial, sorted by path."""
     table = read_table(backend, job, "files")
     if trial_id is not None:
+        import pyarrow.compute as pc  # it takes a while: only where rows are chosen
+
         table = table.filter(pc.equal(table.column("trial_id"), trial_id))
     return sorted(map(as_file_row, table.to_pylist()), key=lambda row: row.path)
 
 
 def file_row(backend: Backend, job: Manifest, path: str) -> FileRow:
     """The file with this path. Raises TraceflowError not_found."""
+    import pyarrow.compute as pc
+
     table = read_table(backend, job, "files")
     found = table.filter(pc.equal(table.column("path"), path)).to_pylist()
     if not found:
@@ -234,6 +237,10 @@ class _Keep:
     matches: Matches | None
 
     def __call__(self, rows: pa.Table) -> pa.Table:
+        if self.types is None and self.after is None and self.matches is None:
+            return rows
+        import pyarrow.compute as pc
+
         if self.types is not None:
             rows = rows.filter(pc.is_in(rows.column("type"), pa.array(sorted(self.types), pa.string())))
         if self.after is not None:

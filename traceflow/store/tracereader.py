@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from traceflow_formats.trace import TraceLine
 
 from .backend import Backend
-from .decode import decode_batch
+from .decode import DECODED, decode_batch
 from .manifest import Manifest
 from .reading import groups_of, open_table, reading
 
@@ -31,6 +31,8 @@ class TraceReader:
 
     def __enter__(self) -> TraceReader:
         self._file = self._context.__enter__()
+        there = set(self._file.schema_arrow.names)
+        self._columns = [name for name in DECODED if name in there]
         return self
 
     def __exit__(self, *exception: Any) -> None:
@@ -49,6 +51,6 @@ class TraceReader:
         held, table = self._held
         if held != number or table is None:
             with reading(self._backend, self._job, "events.parquet"):
-                table = self._file.read_row_group(number, use_threads=False)
+                table = self._file.read_row_group(number, self._columns, use_threads=False)
             self._held = number, table
         return table
