@@ -84,12 +84,16 @@ class Store(_Store):
 
         return relink_job(self, self.job(job) if isinstance(job, str) else job, datasets)
 
-    def export(self, job: Manifest | str, out: str | Path | BinaryIO, *, original: bool = False) -> Exported:
+    def export(
+        self, job: Manifest | str, out: str | Path | BinaryIO, *, original: bool = False, redact: bool = False
+    ) -> Exported:
         """Write a job as a deterministic .tar.gz; see `traceflow export`."""
         from .export import export_job
 
         target = Path(out) if isinstance(out, str | Path) else out
-        return export_job(self, self.job(job) if isinstance(job, str) else job, target, original=original)
+        return export_job(
+            self, self.job(job) if isinstance(job, str) else job, target, original=original, redact=redact
+        )
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
         """The answer to one question over the views: `.df()`, `.arrow()`, `.pl()`, `.fetchall()`."""
