@@ -84,12 +84,16 @@ class Store(_Store):
 
         return relink_job(self, self.job(job) if isinstance(job, str) else job, datasets)
 
-    def export(self, job: Manifest | str, out: str | Path | BinaryIO, *, original: bool = False) -> Exported:
+    def export(
+        self, job: Manifest | str, out: str | Path | BinaryIO, *, original: bool = False, redact: bool = False
+    ) -> Exported:
         """Write a job as a deterministic .tar.gz; see `traceflow export`."""
         from .export import export_job
 
         target = Path(out) if isinstance(out, str | Path) else out
-        return export_job(self, self.job(job) if isinstance(job, str) else job, target, original=original)
+        return export_job(
+            self, self.job(job) if isinstance(job, str) else job, target, original=original, redact=redact
+        )
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
         """The answer to one question over the views: `.df()`, `.arrow()`, `.pl()`, `.fetchall()`."""
@@ -134,21 +138,37 @@ def parse(path: str | Path, harness: str | None = None) -> Parse:
     return sources[0].parse()
 
 
-def convert(path: str | Path, to: str = "atif", harness: str | None = None) -> Any:
-    """One session as a value: the trajectory (a dict) for `atif`, the events as dicts (a list) for `trace`.
+def convert(
+    path: str | Path, to: str = "atif", harness: str | None = None, *, out: str | Path | None = None, **options: Any
+) -> Any:
+    """Sessions as a value, or with `out` as files.
 
-    For what is too large to hold use `traceflow convert`.
+    One session is the trajectory (a dict) for `atif` and the events as dicts (a list) for `trace`; all sessions are
+    records (a list of dicts) for `chat` and one document (a dict) for `otlp-json`. With `out` a file or folder is
+    written, as by `traceflow convert -o`, and the report is returned (a dict); so it is for `job`, which needs it.
+    `options` are `at` for `otlp-json`, and those of `traceflow.pack.PackOptions` for `job`. For what is too large to
+    hold give `out`.
     """
-    from .conversion import Conversion, convert_one
+    from .conversion import Conversion
+    from .outputs import TARGETS, write_output, write_to
     from .sources import open_any
 
-    if to not in ("atif", "trace"):
-        raise TraceflowError("invalid_input", f"convert makes atif or trace, not {to!r}")
+    if to not in TARGETS or (to == "job" and out is None):
+        said = "job only with out=FOLDER" if to == "job" else f"not {to!r}"
+        raise TraceflowError("invalid_input", f"convert makes {', '.join(TARGETS)}; {said}")
     sources = open_any(Path(path), harness)
-    if len(sources) > 1:
-        raise TraceflowError("invalid_input", f"{path} holds {len(sources)} sessions; name one of their files")
-    out = io.BytesIO()
-    convert_one(sources[0], to, out, Conversion())
-    if to == "atif":
-        return jsontext.loads(out.getvalue())
-    return [jsontext.loads(line) for line in out.getvalue().splitlines()]
+    conversion = Conversion()
+    if to == "job":
+        from .pack import PackOptions, pack_job
+
+        assert out is not None
+        pack_job(sources, Path(out), PackOptions(**options), conversion, root=Path(path))
+        return conversion.as_dict()
+    if out is not None:
+        write_output(sources, to, Path(out), conversion, **options)
+        return conversion.as_dict()
+    spool = io.BytesIO()
+    write_to(sources, to, spool, conversion, **options)
+    if to in ("trace", "chat"):
+        return [jsontext.loads(line) for line in spool.getvalue().splitlines()]
+    return jsontext.loads(spool.getvalue())

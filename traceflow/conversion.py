@@ -11,13 +11,14 @@ from typing import Any, BinaryIO
 
 from traceflow_formats.atif import AtifBuilder, Built, Summary
 from traceflow_formats.errors import TraceflowError
+from traceflow_formats.losses import Losses
 from traceflow_formats.trace import Event, write_trace
 from traceflow_parsers.report import Report
 from traceflow_parsers.source import Source
 
 from .files import atomic_file
 
-__all__ = ["Conversion", "convert_all", "convert_one", "refuse_empty"]
+__all__ = ["Conversion", "build", "convert_all", "convert_one", "each_source", "folder_name", "refuse_empty"]
 
 
 @dataclass
@@ -43,6 +44,7 @@ class Conversion:
     incomplete: bool = False
     warnings: list[dict[str, Any]] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
+    losses: Losses | None = None  # what the format cannot hold; None where the format holds everything
 
     def warn(self, code: str, message: str, path: str | None = None) -> None:
         """A warning about a source as a whole."""
@@ -94,7 +96,7 @@ class Conversion:
             "incomplete": self.incomplete,
             "warnings": self.warnings,
             "outputs": self.outputs,
-        }
+        } | ({"losses": self.losses.as_dict()} if self.losses is not None else {})
 
 
 def _sum(have: int | None, more: int | None) -> int | None:
@@ -114,7 +116,7 @@ def convert_one(source: Source, to: str, out: BinaryIO, conversion: Conversion) 
         refuse_empty(source, parse.report, empty=parse.report.lines.parsed == 0)
         conversion.add(parse.report, None)
         return
-    with _build(parse) as built:
+    with build(parse) as built:
         refuse_empty(source, parse.report, empty=built.is_empty)
         built.write(out)
         conversion.add(parse.report, built.summary)
@@ -133,10 +135,20 @@ def convert_all(
     empty_trace.
     """
     taken: set[str] = set()
+    each_source(sources, conversion, lambda source: _convert_into(source, to, folder, conversion, taken), progress)
+
+
+def each_source(
+    sources: list[Source],
+    conversion: Conversion,
+    convert: Callable[[Source], None],
+    progress: Callable[[int, str], None] = lambda amount, word: None,
+) -> None:
+    """Convert the sources one by one. A session that cannot be is a warning beside others; all of them raise."""
     refused: list[TraceflowError] = []
     for source in sources:
         try:
-            _convert_into(source, to, folder, conversion, taken)
+            convert(source)
         except TraceflowError as error:
             if error.code not in ("empty_trace", "invalid_trajectory") or len(sources) == 1:
                 raise
@@ -154,16 +166,16 @@ def _convert_into(source: Source, to: str, folder: Path, conversion: Conversion,
         first = next(events, None)
         if first is None:
             refuse_empty(source, parse.report, empty=True)
-        target = folder / _folder_name(source, parse.report, taken) / "trace-parsed.jsonl"
+        target = folder / folder_name(source, parse.report, taken) / "trace-parsed.jsonl"
         with atomic_file(target) as out:
             write_trace(_chain(first, events), out)
         conversion.add(parse.report, None)
         conversion.outputs.append(str(target))
         return
     images: dict[str, bytes] = {}
-    with _build(parse, images) as built:
+    with build(parse, images) as built:
         refuse_empty(source, parse.report, empty=built.is_empty)
-        target = folder / _folder_name(source, parse.report, taken) / "trajectory.json"
+        target = folder / folder_name(source, parse.report, taken) / "trajectory.json"
         for name, data in sorted(images.items()):
             with atomic_file(target.parent / name) as out:
                 out.write(data)
@@ -173,8 +185,9 @@ def _convert_into(source: Source, to: str, folder: Path, conversion: Conversion,
     conversion.outputs.append(str(target))
 
 
-def _build(events: Iterable[Event], images: dict[str, bytes] | None = None) -> Built:
-    builder = AtifBuilder(images=images.__setitem__ if images is not None else None)
+def build(events: Iterable[Event], images: dict[str, bytes] | None = None, *, times: bool = False) -> Built:
+    """The document of a trace; its images are put into `images`, or become a few words."""
+    builder = AtifBuilder(images=images.__setitem__ if images is not None else None, times=times)
     for event in events:
         builder.add(event)
     return builder.finish()
@@ -203,7 +216,7 @@ def refuse_empty(source: Source, report: Report, *, empty: bool) -> None:
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
-def _folder_name(source: Source, report: Report, taken: set[str]) -> str:
+def folder_name(source: Source, report: Report, taken: set[str]) -> str:
     """A folder name for a session: its id where that is a safe name, else its digest; a second one gets -2."""
     session = report.session_id or source.session_id or source.path.stem
     name = _UNSAFE.sub("_", session)[:100].lstrip(".")

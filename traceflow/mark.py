@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import uuid
 
-__all__ = ["EXPORT_FORMAT", "EXPORT_VERSION", "MARK", "is_derived_name"]
+__all__ = ["EXPORT_FORMAT", "EXPORT_VERSION", "MARK", "is_derived_name", "redacted_id"]
 
 MARK = "traceflow.json"
 EXPORT_FORMAT = "traceflow-export"
@@ -17,3 +18,8 @@ _NAMES = re.compile(rf"[^/]+/(?:steps/[^/]+/)?{_AGENT_FILES}|[^/]+/traceflow\.js
 def is_derived_name(path: str) -> bool:
     """Whether an export may add a file of this name."""
     return _NAMES(path) is not None
+
+
+def redacted_id(job_id: str) -> str:
+    """The id in a store of a job that comes redacted: never that of the original, which may be there as well."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"traceflow:redacted:{job_id}"))

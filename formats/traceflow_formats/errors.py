@@ -37,6 +37,7 @@ ERROR_CODES = frozenset(
         "store_corrupt",
         "store_conflict",
         "io_error",
+        "missing_extra",
     }
 )
 

@@ -111,7 +111,7 @@ def head_records(path: Path) -> list[dict[str, Any]]:
     """
     records: list[dict[str, Any]] = []
     size = 0
-    lines = document = False
+    lines = document = opens = False
     with path.open("rb") as stream:
         for number, line in enumerate(iter_lines(stream, HEAD_BYTES)):
             size += len(line)
@@ -120,10 +120,11 @@ def head_records(path: Path) -> list[dict[str, Any]]:
             record = _object(line)
             if number == 0:
                 document = record is None and line.lstrip(b"\xef\xbb\xbf \t\r").startswith((b"{", b"["))
+                opens = document and line.rstrip().endswith((b"{", b"["))  # no torn line: a document goes on below
             if record is not None:
                 records.append(record)
                 lines = lines or line.startswith(b"{")  # nested objects of a document are indented
-    if document and not lines and (found := _document_head(path)):
+    if document and (opens or not lines) and (found := _document_head(path)):
         return found[:HEAD_LINES]
     return records
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -33,5 +34,21 @@ def test_a_session_is_parsed_and_converted() -> None:
     assert parse.report.lines.read == 80
     assert traceflow.convert(path)["agent"]["name"] == "codex"
     assert [event["type"] for event in traceflow.convert(path, to="trace")] == [event.type for event in events]
-    with pytest.raises(traceflow.TraceflowError, match="atif or trace"):
+    with pytest.raises(traceflow.TraceflowError, match="job only with out=FOLDER"):
         traceflow.convert(path, to="job")
+    with pytest.raises(traceflow.TraceflowError, match="not 'csv'"):
+        traceflow.convert(path, to="csv")
+
+
+def test_sessions_become_records_traces_and_jobs(tmp_path: Path) -> None:
+    path = FIXTURES / "recordings" / "codex-0.171.0" / "basic" / "home"
+    (record,) = traceflow.convert(path, to="chat")
+    assert record["messages"][-1]["role"] == "assistant"
+    document = traceflow.convert(path, to="otlp-json")
+    spans = document["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    assert spans[-1]["name"] == "invoke_agent codex"
+    report = traceflow.convert(path, to="chat", out=tmp_path / "set.jsonl")
+    assert report["outputs"] == [str(tmp_path / "set.jsonl")]
+    assert json.loads((tmp_path / "set.jsonl").read_text()) == record
+    report = traceflow.convert(path, to="job", out=tmp_path / "job", task="hello")
+    assert (report["sessions"], (tmp_path / "job" / "result.json").is_file()) == (1, True)

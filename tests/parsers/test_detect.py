@@ -54,3 +54,12 @@ def test_a_link_in_a_folder_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(home)
     with pytest.raises(TraceflowError, match="no session of"):
         open_path(tmp_path)
+
+
+def test_a_trajectory_of_ours_is_read_again(tmp_path: Path) -> None:
+    """Its steps have a line each, and the last line of a list is an object of its own."""
+    file = tmp_path / "trajectory.json"
+    steps = '{"step_id":1,"source":"user","message":"x"},\n{"step_id":2,"source":"agent","message":"y"}'
+    file.write_text('{"schema_version":"ATIF-v1.7","agent":{"name":"a","version":"1"},"steps":[\n' + steps + "\n]}\n")
+    (source,) = open_path(file)
+    assert (source.kind, len(list(source.parse()))) == ("atif", 2)

@@ -1,4 +1,4 @@
-"""`traceflow convert`: sessions, stdout logs and traces into trajectories, parsed traces or a Harbor job."""
+"""`traceflow convert`: sessions, stdout logs and traces into trajectories and what other tools read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from traceflow_formats.errors import TraceflowError
 
 from . import output
 
@@ -25,6 +24,8 @@ class Target(StrEnum):
     atif = "atif"
     trace = "trace"
     job = "job"
+    chat = "chat"
+    otlp_json = "otlp-json"
 
 
 _JOB = "With --to job"
@@ -38,7 +39,8 @@ def convert(
         Target,
         typer.Option(
             "--to",
-            help="atif: an ATIF v1.7 trajectory; trace: the parsed trace, one event a line; job: a Harbor job folder.",
+            help="atif: an ATIF v1.7 trajectory; trace: the parsed trace, one event a line; job: a Harbor job folder; "
+            "chat: OpenAI-style messages, one trajectory a line; otlp-json: an OpenTelemetry trace.",
         ),
     ] = Target.atif,
     out: Annotated[
@@ -46,14 +48,18 @@ def convert(
         typer.Option(
             "--output",
             "-o",
-            help="FILE.json for one session, or a folder: DIR/<session id>/trajectory.json; the new folder of a job. "
-            "Without it: stdout.",
+            help="FILE.json or .jsonl for one session (chat, otlp-json: all of them), or a folder: "
+            "DIR/<session id>/trajectory.json; the new folder of a job. Without it: stdout.",
         ),
     ] = None,
     harness: Annotated[
         str | None, typer.Option("--harness", help="Read it as this harness's, whatever it looks like.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON on stdout (needs -o).")] = False,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="TIME", help="With --to otlp-json: the time of sessions that state none."),
+    ] = None,
     task: Annotated[
         str | None, typer.Option("--task", help=f"{_JOB}: the task of every run. Without it: each session's own.")
     ] = None,
@@ -79,11 +85,12 @@ def convert(
         bool, typer.Option("--skip-invalid", help=f"{_JOB}: leave out runs that may not be packed, and say so.")
     ] = False,
 ) -> None:
-    """Convert agent sessions into ATIF v1.7, parsed traces, or a Harbor job with one trial per run.
+    """Convert agent sessions into ATIF v1.7, parsed traces, a Harbor job, chat records or OpenTelemetry traces.
 
     The report (what was read, what was left out, tokens, warnings) goes to stderr, or with --json -o to stdout.
     """
-    from traceflow.conversion import Conversion, convert_all, convert_one
+    from traceflow.conversion import Conversion
+    from traceflow.outputs import write_output
     from traceflow.sources import open_any
 
     if as_json and out is None:
@@ -98,6 +105,8 @@ def convert(
     }
     if to is not Target.job and (stray := [name for name, value in given.items() if value is not None]):
         raise typer.BadParameter(f"{', '.join(stray)}: only with --to job")
+    if at is not None and to is not Target.otlp_json:
+        raise typer.BadParameter("--at: only with --to otlp-json")
     if to is Target.job and out is None:
         raise typer.BadParameter("--to job writes a folder; name it with -o")
     sources = open_any(path, harness)
@@ -107,31 +116,23 @@ def convert(
         _pack(sources, path, out, conversion, task, job_name, rewards, exceptions, system_prompt, skip_invalid)
         _report(conversion.as_dict(), as_json)
         return
-    suffix = ".jsonl" if to is Target.trace else ".json"
-    if out is None or out.suffix in (".json", ".jsonl"):
-        if len(sources) > 1:
-            raise TraceflowError(
-                "invalid_input",
-                f"{path} holds {len(sources)} sessions; give a folder with -o (here {suffix} is one file)",
-                sessions=[str(s.path) for s in sources[:20]],
-            )
-        if out is None:
-            with tempfile.TemporaryFile() as spool:  # nothing is printed of a session that fails half way
-                convert_one(sources[0], to.value, spool, conversion)
-                spool.seek(0)
-                sys.stdout.flush()
-                while chunk := spool.read(1 << 20):
-                    sys.stdout.buffer.write(chunk)
-        else:
-            from traceflow.files import atomic_file
-
-            with atomic_file(out) as file:
-                convert_one(sources[0], to.value, file, conversion)
-            conversion.outputs.append(str(out))
+    if out is None:
+        _print(sources, to.value, conversion, at)
     else:
         with output.progress("converting", len(sources)) as advance:
-            convert_all(sources, to.value, out, conversion, advance)
+            write_output(sources, to.value, out, conversion, at=at, progress=advance)
     _report(conversion.as_dict(), as_json)
+
+
+def _print(sources: list[Source], to: str, conversion: Conversion, at: str | None) -> None:
+    from traceflow.outputs import write_to
+
+    with tempfile.TemporaryFile() as spool:  # nothing is printed of a session that fails half way
+        write_to(sources, to, spool, conversion, at=at)
+        spool.seek(0)
+        sys.stdout.flush()
+        while chunk := spool.read(1 << 20):
+            sys.stdout.buffer.write(chunk)
 
 
 def _pack(
@@ -193,5 +194,7 @@ def _print_report(report: dict[str, Any]) -> None:
         output.note(
             f"warning[{warning['code']}]: {warning['message']} ({warning['count']}x{',' if place else ''}{place})"
         )
+    if losses := report.get("losses"):
+        output.note("not in it: " + ", ".join(f"{name} ({count})" for name, count in losses.items()))
     for path in report["outputs"]:
         output.note(f"wrote {path}")

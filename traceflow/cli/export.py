@@ -36,6 +36,9 @@ def export(
     original: Annotated[
         bool, typer.Option("--original", help="Exactly what was imported, without what an export adds.")
     ] = False,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Replace secrets by markers. The store is not changed.")
+    ] = False,
     verify: Annotated[
         Path | None,
         typer.Option("--verify", metavar="FILE", help="Check this archive against the store; nothing is written."),
@@ -48,12 +51,15 @@ def export(
     Every imported file comes out byte for byte. Added are agent/trajectory.json and agent/trace-parsed.jsonl where
     none was, agent/agent-home.json, and traceflow.json, which lists what was added. Several jobs go to one folder,
     with their digests in SHA256SUMS. With --verify FILE the exit code is 1 when the archive is not the store's.
+    With --redact markers stand where secrets stood, files that cannot be rewritten are left out, and both are counted.
     """
     names = jobs or []
     if verify is not None:
-        if all_ or original or out is not None or len(names) > 1:
+        if all_ or original or redact or out is not None or len(names) > 1:
             raise typer.BadParameter("--verify takes one archive and at most one job")
         return _verify(open_store(store), names, verify, as_json)
+    if redact and original:
+        raise typer.BadParameter("--original writes exactly what was imported, --redact changes it: say one of them")
     if all_ == bool(names):
         raise typer.BadParameter("name one job or several, or say --all")
     opened = open_store(store)
@@ -64,14 +70,15 @@ def export(
             raise typer.BadParameter("-o - writes one archive to stdout, where --json would print")
         from traceflow.export import export_job
 
-        _say(export_job(opened, found[0], sys.stdout.buffer, original=original), "stdout", output.note)
+        done = export_job(opened, found[0], sys.stdout.buffer, original=original, redact=redact)
+        _say(done, "stdout", output.note)
         return 0
     several = all_ or len(found) > 1
     if several and out is None:
         raise typer.BadParameter("say with -o which folder the archives go to")
     written: list[tuple[str, Exported]] = []
     for job, target in _targets(found, out, several):
-        written.append((target, _export(opened, job, target, original)))
+        written.append((target, _export(opened, job, target, original, redact)))
         if as_json:
             output.print_json({"path": target, **written[-1][1].as_dict()}, indent=not several)
         else:
@@ -105,11 +112,11 @@ def _targets(jobs: list[Manifest], out: str | None, several: bool) -> list[tuple
     return found
 
 
-def _export(store: Store, job: Manifest, target: str, original: bool) -> Exported:
+def _export(store: Store, job: Manifest, target: str, original: bool, redact: bool) -> Exported:
     from traceflow.export import export_job
 
     with output.progress(f"exporting {target.rpartition('/')[2]}") as advance:
-        return export_job(store, job, target, original=original, progress=lambda done: advance(0, ""))
+        return export_job(store, job, target, original=original, redact=redact, progress=lambda done: advance(0, ""))
 
 
 def _say(result: Exported, shown: str, say: Any) -> None:
@@ -117,8 +124,17 @@ def _say(result: Exported, shown: str, say: Any) -> None:
     say(f"wrote {shown}: {written.members} members, {written.archive_bytes} bytes, {result.derived} file(s) added")
     say(f"sha256 {written.archive_sha256} archive ({written.encoder})")
     say(f"sha256 {written.tar_sha256} tar")
+    if result.redacted is not None:
+        say(redaction_line(result.redacted))
     for warning in result.warnings:
         output.note(warning_line(warning))
+
+
+def redaction_line(record: dict[str, Any]) -> str:
+    """What a redaction replaced, in a line."""
+    secrets = ", ".join(f"{kind} ({count})" for kind, count in record["secrets"].items()) or "none"
+    places, files = sum(record["replaced"].values()), len(record["files"])
+    return f"redacted: {places} place(s) in {files} file(s); secrets: {secrets}"
 
 
 def _write_sums(out: str, written: list[tuple[str, Exported]]) -> None:
@@ -152,7 +168,10 @@ def _verify(store: Store, names: list[str], archive: Path, as_json: bool) -> int
         return 1 if checked.problems else 0
     for problem in checked.problems:
         output.write(output.cell(f"{problem['path']}: {problem['message']}") + "\n")
-    if checked.exact:
+    if checked.redacted is not None and not checked.problems:
+        output.note(f"{archive} is a redacted export of job {job.job_id}: the rest of it is the store's, byte for byte")
+        output.note(redaction_line(checked.redacted))
+    elif checked.exact:
         what = "what was imported" if checked.original else "an export"
         output.note(f"{archive} is {what} of job {job.job_id}, byte for byte: {checked.members} members")
     elif checked.problems:

@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from traceflow_formats import jsontext
 
@@ -22,6 +22,9 @@ from ..store import FileRow, Manifest, PackReader, Store
 from .derive import Derived
 from .target import write_archive
 from .worker import derived_in_order
+
+if TYPE_CHECKING:
+    from ..redact.job import JobRedaction
 
 __all__ = ["Content", "Exported", "archive_name", "contents_of", "export_job", "members_of"]
 
@@ -43,6 +46,7 @@ class Exported:
     written: Written
     derived: int
     warnings: list[dict[str, Any]]
+    redacted: dict[str, Any] | None = None  # what was replaced, as traceflow.json says it
 
     def as_dict(self) -> dict[str, Any]:
         written = self.written
@@ -56,7 +60,7 @@ class Exported:
             "tar_sha256": written.tar_sha256,
             "encoder": written.encoder,
             "warnings": self.warnings,
-        }
+        } | ({"redacted": self.redacted} if self.redacted is not None else {})
 
 
 def export_job(
@@ -65,26 +69,37 @@ def export_job(
     output: Path | str | BinaryIO,
     *,
     original: bool = False,
+    redact: bool = False,
     progress: Callable[[int], None] | None = None,
     workers: int | None = None,
 ) -> Exported:
     """Write a job as a .tar.gz to a path, a URL that fsspec knows, or a binary stream. With `original` exactly what
-    was imported.
+    was imported; with `redact` markers stand where secrets stood (`traceflow.redact`).
 
     The same store content gives the same bytes, on any machine, at any time. Memory is flat; what is added lies
     in a temporary folder until it is written. A path or URL gets its file when all of it is written. `workers` is
     the number of processes that derive (0: none; default: by the size of the job). Raises TraceflowError
-    store_corrupt, io_error, and invalid_input for a URL that cannot be written to.
+    store_corrupt, io_error, missing_extra, and invalid_input for a URL that cannot be written to.
     """
     name = archive_name(job)
     seen = _Names()
+    redaction: JobRedaction | None = None
     with (
         tempfile.TemporaryDirectory(prefix="traceflow-export-", ignore_cleanup_errors=True) as spool,
         closing(contents_of(store, job, Path(spool), original=original, workers=workers)) as found,
-        closing(seen.watch(found)) as contents,
     ):
-        written = write_archive(members_of(store, job, contents, name, exact_modes=original), output, progress)
-    return Exported(job.job_id, name, written, seen.derived, seen.warnings())
+        shown: Iterator[Content] = found
+        if redact:
+            from ..redact.job import JobRedaction
+
+            redaction = JobRedaction(store, job, Path(spool) / "redacted")
+            shown = redaction.contents(found)
+        with closing(seen.watch(shown)) as contents:
+            written = write_archive(members_of(store, job, contents, name, exact_modes=original), output, progress)
+    if redaction is None:
+        return Exported(job.job_id, name, written, seen.derived, seen.warnings())
+    warnings = [*seen.warnings(), *redaction.warnings()]
+    return Exported(job.job_id, name, written, seen.derived, warnings, redaction.record)
 
 
 def archive_name(job: Manifest) -> str:
@@ -130,12 +145,16 @@ def _derived(store: Store, job: Manifest, spool: Path, workers: int | None) -> G
             added.extend(made)
             yield from made
         rest = [made for trial in results for made in trial]
+    facts = {key: job.job[key] for key in _JOB_FACTS if job.job.get(key) is not None}
     record = {
         "format": EXPORT_FORMAT,
         "version": EXPORT_VERSION,
-        "job": {key: job.job[key] for key in _JOB_FACTS if job.job.get(key) is not None},
+        "job": facts,
         "derived": [{"path": d.path, "size": d.size, "sha256": d.sha256} for d in [*added, *rest]],
     }
+    if redacted := job.job.get("redacted"):  # the job was redacted before it came here
+        record["redacted"] = redacted
+        facts.pop("tree_sha256", None)
     content = jsontext.pretty(record)
     file = spool / MARK
     file.write_bytes(content)
@@ -155,7 +174,7 @@ def members_of(
     for item in contents:
         path = f"{name}/{item.path}"
         if isinstance(item, Derived):
-            yield NewMember(path, item.size, chunks=partial(_once, item))
+            yield NewMember(path, item.size, executable=item.executable, chunks=partial(_once, item))
         elif item.kind == "directory":
             yield NewMember(path, directory=True, mode=item.mode if exact_modes else None)
         elif item.packed is not None:
@@ -189,7 +208,7 @@ class _Names:
 
     def watch(self, contents: Iterator[Content]) -> Generator[Content, None, None]:
         for item in contents:
-            self.derived += isinstance(item, Derived)
+            self.derived += isinstance(item, Derived) and item.added
             if problem := windows_problem(item.path):
                 count, path, first = self._windows
                 self._windows = count + 1, path or item.path, first or problem

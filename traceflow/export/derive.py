@@ -37,12 +37,17 @@ Events = Callable[[], Iterator[TraceLine]]  # the trace of the trial, from its b
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A file that an export adds: its path below the job, and where its content lies until it is written."""
+    """A file that an export adds: its path below the job, and where its content lies until it is written.
+
+    One that is not `added` takes the place of a file that was imported: its redacted copy.
+    """
 
     path: str
     file: Path
     size: int
     sha256: str
+    executable: bool = False
+    added: bool = True
 
     def chunks(self) -> Iterator[bytes]:
         with self.file.open("rb") as stream:

@@ -14,7 +14,7 @@ from traceflow_formats import jsontext
 from traceflow_formats.errors import TraceflowError
 
 from ..archive import Scan, read_members, scan, tar_digest
-from ..mark import MARK
+from ..mark import MARK, redacted_id
 from ..store import FileRow, Manifest, Store
 from .archive import Content, archive_name, contents_of, members_of
 
@@ -27,7 +27,8 @@ _PROBLEMS_KEPT = 1000
 @dataclass(slots=True)
 class Checked:
     """What a check found. `exact`: the tar is byte for byte the export's. Without problems and not exact it has the
-    same files, packed by another program. `original`: it was compared with what was imported, without additions."""
+    same files, packed by another program. `original`: it was compared with what was imported, without additions.
+    `redacted`: it says that it is a redacted export, and is what it says."""
 
     path: str
     job_id: str
@@ -37,6 +38,7 @@ class Checked:
     tar_sha256: str | None
     members: int
     problems: list[dict[str, str]] = field(default_factory=list)
+    redacted: dict[str, Any] | None = None
 
 
 def find_job(store: Store, archive: Path) -> Manifest:
@@ -45,20 +47,27 @@ def find_job(store: Store, archive: Path) -> Manifest:
     Raises job_not_found, and what `scan` raises.
     """
     found = scan(archive)
-    record = f"{found.root}/result.json" if found.root is not None else "result.json"
+    base = f"{found.root}/" if found.root is not None else ""
+    records: dict[str, Any] = {}
     for member, chunks in read_members(archive, found):
-        if member.name != record or member.size > _RECORD_LIMIT:
-            continue
-        try:
-            job_id = jsontext.loads(b"".join(chunks)).get("id")
-        except (ValueError, AttributeError):
-            break
-        if isinstance(job_id, str) and job_id:
-            return store.job(job_id)
-        break
+        name = member.name.removeprefix(base)
+        if name in ("result.json", MARK) and member.size <= _RECORD_LIMIT:
+            try:
+                records[name] = jsontext.loads(b"".join(chunks))
+            except ValueError:
+                continue
+    job_id = _field(records.get("result.json"), "id")
+    if isinstance(job_id, str) and job_id:
+        own = redacted_id(job_id)
+        redacted = _field(records.get(MARK), "redacted") is not None
+        return store.job(own if redacted and store.has_job(own) else job_id)
     if found.root is None:
         raise TraceflowError("job_not_found", f"{archive} names no job: say which one it is compared with")
     return store.job(found.root)
+
+
+def _field(record: Any, name: str) -> Any:
+    return record.get(name) if isinstance(record, dict) else None
 
 
 def verify_archive(store: Store, job: Manifest, archive: Path) -> Checked:
@@ -79,6 +88,11 @@ def verify_archive(store: Store, job: Manifest, archive: Path) -> Checked:
         len(found.members),
     )
     name = archive_name(job)
+    if not original and not job.job.get("redacted") and (record := _redaction(archive, found)) is not None:
+        with tempfile.TemporaryDirectory(prefix="traceflow-verify-") as spool:
+            _compare(store, job, archive, found, Path(spool), checked, record)
+        checked.redacted = record["redacted"]
+        return checked
     with tempfile.TemporaryDirectory(prefix="traceflow-verify-") as spool:
         try:
             contents = contents_of(store, job, Path(spool) / "1", original=original)
@@ -96,8 +110,30 @@ def verify_archive(store: Store, job: Manifest, archive: Path) -> Checked:
     return checked
 
 
-def _compare(store: Store, job: Manifest, archive: Path, found: Scan, spool: Path, checked: Checked) -> None:
-    """Name what differs: file by file, whatever the order."""
+def _redaction(archive: Path, found: Scan) -> dict[str, Any] | None:
+    """The record of a redacted export in an archive."""
+    path = f"{found.root}/{MARK}" if found.root is not None else MARK
+    for member, chunks in read_members(archive, found):
+        if member.name == path and member.size <= _RECORD_LIMIT:
+            try:
+                value = jsontext.loads(b"".join(chunks))
+            except ValueError:
+                return None
+            return value if isinstance(_field(value, "redacted"), dict) else None
+    return None
+
+
+def _compare(
+    store: Store,
+    job: Manifest,
+    archive: Path,
+    found: Scan,
+    spool: Path,
+    checked: Checked,
+    redaction: dict[str, Any] | None = None,
+) -> None:
+    """Name what differs: file by file, whatever the order. Of a redacted export the changed files are compared with
+    its own record of them, all others with the store."""
     expected: dict[str, tuple[str, bool] | None] = {}  # path -> digest and whether it may be run; None for a folder
     packs = store.contents(job)
     try:
@@ -114,6 +150,7 @@ def _compare(store: Store, job: Manifest, archive: Path, found: Scan, spool: Pat
             raise
         _problem(checked, "", error.message)
         return
+    left_out = _as_redacted(expected, redaction) if redaction is not None else 0
     base = f"{found.root}/" if found.root is not None else ""
     for member, chunks in read_members(archive, found):
         path = member.name.removeprefix(base)
@@ -128,12 +165,27 @@ def _compare(store: Store, job: Manifest, archive: Path, found: Scan, spool: Pat
             _problem(checked, path, "the store has no such file")
             continue
         wanted = expected.pop(path)
+        if redaction is not None and path == MARK:
+            continue  # it says what the others are
         if wanted is None or digest.hexdigest() != wanted[0]:
-            _problem(checked, path, "its content is not that of the store")
+            of = "the store" if redaction is None else "the store, nor what the export wrote"
+            _problem(checked, path, f"its content is not that of {of}")
         elif member.executable != wanted[1] and not checked.original:
             _problem(checked, path, "its mode is not that of the store")
+    if redaction is not None and len(expected) == left_out:
+        return  # files that hold a secret and could not be rewritten; their names may be secret too
     for path in expected:
         _problem(checked, path, "it is missing in the archive")
+
+
+def _as_redacted(expected: dict[str, tuple[str, bool] | None], record: dict[str, Any]) -> int:
+    """Expect what the record of a redacted export says of the files that it changed. Returns how many it left out
+    under a name that the record does not give."""
+    for entry in (*record["redacted"].get("files", ()), *record.get("derived", ())):
+        if (wanted := expected.get(entry["path"])) is not None:
+            expected[entry["path"]] = entry["sha256"], wanted[1]
+    left_out = record["redacted"].get("left_out", ())
+    return sum(expected.pop(entry["path"], 0) == 0 for entry in left_out)
 
 
 def _expected(item: Content) -> tuple[str, bool] | None:

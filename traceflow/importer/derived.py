@@ -14,7 +14,7 @@ from traceflow_formats import jsontext
 from ..mark import EXPORT_FORMAT, EXPORT_VERSION, MARK, is_derived_name
 from .tree import Tree, sha256_of
 
-__all__ = ["EXPORT_FORMAT", "EXPORT_VERSION", "MARK", "derived_files", "is_derived_name"]
+__all__ = ["EXPORT_FORMAT", "EXPORT_VERSION", "MARK", "derived_files", "is_derived_name", "redaction_of"]
 
 _LIMIT = 64 << 20
 
@@ -31,13 +31,32 @@ def derived_files(tree: Tree) -> frozenset[str]:
     return frozenset({MARK} | {path for path, digest in claims.items() if _holds(tree, path, digest)})
 
 
-def _claims(data: bytes) -> dict[str, str] | None:
-    """Path to sha256 of the files that were added, or None for a file that is not ours."""
+def redaction_of(tree: Tree) -> dict[str, Any] | None:
+    """What a redacted export of ours says of itself; None for anything else."""
+    entry = tree.find(MARK)
+    if entry is None or entry.size > _LIMIT:
+        return None
+    with tree.open(entry) as stream:
+        value = _record(stream.read())
+    redacted = value.get("redacted") if value is not None else None
+    return redacted if isinstance(redacted, dict) else None
+
+
+def _record(data: bytes) -> dict[str, Any] | None:
+    """The record of an export of ours, or None for a file that is not ours."""
     try:
         value: Any = jsontext.loads(data)
     except ValueError:
         return None
     if not isinstance(value, dict) or value.get("format") != EXPORT_FORMAT or value.get("version") != EXPORT_VERSION:
+        return None
+    return value
+
+
+def _claims(data: bytes) -> dict[str, str] | None:
+    """Path to sha256 of the files that were added, or None for a file that is not ours."""
+    value = _record(data)
+    if value is None:
         return None
     added = value.get("derived")
     if not isinstance(added, list):

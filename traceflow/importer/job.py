@@ -22,8 +22,9 @@ from traceflow_formats.harbor.layout import place_of
 
 from .. import __version__
 from ..limits import Limits
+from ..mark import redacted_id
 from ..store import JobWriter, Manifest, Store
-from .derived import derived_files
+from .derived import derived_files, redaction_of
 from .incoming import Incoming, incoming
 from .links import flagged, linker, rollup
 from .parse import TrialTask
@@ -69,6 +70,9 @@ def import_job(
             warnings.warn("file_passed_over", f"{passed}: {why}", path=passed)
         warnings.take({"code": w.code, "message": w.message} for w in job.warnings)
         job_id = job.id or _id_from(found.tree)
+        redacted = redaction_of(found.tree)
+        if redacted is not None:
+            job_id = redacted_id(job_id)
         there = store.has_job(job_id)
         if there and not replace:
             raise _taken(job_id, job.name)
@@ -79,6 +83,7 @@ def import_job(
         link_trials(trials, linking)
         report = ImportReport(job_id, job.id, job.name or found.name, dry_run=dry_run, replaced=there)
         report.dataset_flags = list(datasets)
+        report.redacted = redacted
         with _writer(store, job_id, store.job(job_id) if there else None, dry_run) as writer:
             _write(writer, store, found, job, trials, report, warnings, bounds, progress, workers)
     return report
@@ -310,4 +315,4 @@ def _job_facts(
         "dataset_flags": report.dataset_flags,
         "x_evolve": job.x_evolve,
         "reviews": reviews,
-    }
+    } | ({"redacted": report.redacted} if report.redacted is not None else {})

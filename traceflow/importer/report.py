@@ -50,6 +50,7 @@ class ImportReport:
     warnings: list[dict[str, Any]] = field(default_factory=list)
     dry_run: bool = False
     replaced: bool = False
+    redacted: dict[str, Any] | None = None  # what a redacted export says of itself
 
     def as_dict(self) -> dict[str, Any]:
         out = {
@@ -67,4 +68,6 @@ class ImportReport:
             out["dry_run"] = True
         if self.replaced:
             out["replaced"] = True
+        if self.redacted is not None:
+            out["redacted"] = {name: self.redacted.get(name) for name in ("secrets", "replaced")}
         return out

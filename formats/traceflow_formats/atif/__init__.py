@@ -20,7 +20,7 @@ durationMs as stop_reason, request_id, exit_code and duration_ms, the rest under
 from typing import TYPE_CHECKING, Any
 
 from .build import AtifBuilder, trajectory
-from .document import Built, Summary
+from .document import Built, Summary, Trajectory
 from .images import ImageSink
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ __all__ = [
     "Reading",
     "Summary",
     "Totals",
+    "Trajectory",
     "Warned",
     "events_of",
     "problems",

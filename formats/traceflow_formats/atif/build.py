@@ -17,6 +17,7 @@ from ..steps import Steps, is_result
 from ..trace import Event, TraceLine, agent_of
 from .document import Built, Record, write_up
 from .draft import Draft, atif_extra, error_extra
+from .facts import END, valid_time
 from .images import Images, ImageSink
 from .spool import Spool, loaded
 from .tally import Sums, Tally, as_metrics
@@ -36,6 +37,8 @@ class AtifBuilder:
 
     `images` is where pictures go: a folder that gets `images/<sha256>.<ext>`, a function that takes that name and
     the bytes, or None: then a picture becomes a few words. `harness` and `version` overrule what the trace says.
+    With `times` the steps keep what ATIF has no field for, for writers of formats that have: in `extra` of a step
+    `END` is the time of its last event, in `extra` of a result `END` is the result's own.
     """
 
     def __init__(
@@ -46,8 +49,10 @@ class AtifBuilder:
         version: str | None = None,
         spool_limit: int = _SPOOL_LIMIT,
         live_steps: int = _LIVE_STEPS,
+        times: bool = False,
     ) -> None:
         self._images = Images(images)
+        self._times = times
         self._overrule = harness, version
         self._said: tuple[str, str | None] | None = None  # who wrote the trace, as its first event says
         self._steps = Steps()
@@ -107,6 +112,8 @@ class AtifBuilder:
             draft.at(time)
         self._take(record, place.step, draft, kind, data, update, extra)
         self._size += draft.size - before
+        if self._times:
+            _keep_time(draft, kind, data.get("timestamp"))
 
     def _take(
         self,
@@ -331,7 +338,7 @@ class AtifBuilder:
         for key in sorted(self._live):
             self._write(key)
         status = "error" if root.failed else "incomplete" if self._torn or self._steps.unanswered else None
-        return write_up(
+        built = write_up(
             self._spool,
             root,
             children,
@@ -343,6 +350,8 @@ class AtifBuilder:
             losses=self._losses,
             status=status,
         )
+        built.images_in_words = self._images.in_words
+        return built
 
     def _link(self, children: list[Record]) -> None:
         """Find the calls that spawned the subagents, and refer to the subagents from them."""
@@ -411,6 +420,16 @@ def _words(kind: str, data: dict[str, Any], extra: dict[str, Any]) -> tuple[str,
     if injected:
         return "system", {"kind": injected if isinstance(injected, str) else "injected"}
     return "user", {}
+
+
+def _keep_time(draft: Draft, kind: str, time: Any) -> None:
+    """Keep the time of an event in what it belongs to."""
+    if time.__class__ is not str or not valid_time(time):
+        return
+    if kind != "tool_call_update":
+        draft.extra[END] = time
+    elif draft.results:
+        draft.results[-1].setdefault("extra", {})[END] = time
 
 
 _TOKEN_LISTS: dict[str, tuple[type, ...]] = {

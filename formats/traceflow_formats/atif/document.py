@@ -8,10 +8,10 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from .facts import MAX_DEPTH, WRITTEN_VERSION
-from .spool import Index, Spool, dumped
+from .spool import Index, Spool, dumped, loaded
 from .tally import FIELDS, Sums, Tally, joined, merged, money
 
-__all__ = ["Built", "Record", "Summary", "write_up"]
+__all__ = ["Built", "Record", "Summary", "Trajectory", "write_up"]
 
 
 class Record:
@@ -66,14 +66,54 @@ class Summary:
     status: str | None = None  # error | incomplete
 
 
+_Frame = tuple[dict[str, Any], dict[str, Any]]  # what stands before the steps of an agent, and what behind them
+
+
+class Trajectory:
+    """One agent of a finished document: everything that ATIF says of it but its steps, and these one by one.
+
+    `parent` is the trajectory_id of the agent that spawned it and `spawned_by` the id of the call, where known.
+    """
+
+    __slots__ = ("_index", "_spool", "facts", "parent", "spawned_by")
+
+    def __init__(
+        self, facts: dict[str, Any], parent: str | None, spawned_by: str | None, spool: Spool, index: Index
+    ) -> None:
+        self.facts = facts
+        self.parent = parent
+        self.spawned_by = spawned_by
+        self._spool = spool
+        self._index = index
+
+    @property
+    def id(self) -> str:
+        trajectory_id: str = self.facts["trajectory_id"]
+        return trajectory_id
+
+    def steps(self) -> Iterator[dict[str, Any]]:
+        """Its steps in order; they may be taken any number of times while the document is open."""
+        buffer = bytearray()
+        for chunk in self._spool.array(self._index):
+            buffer += chunk
+            if b"\n" in chunk:
+                *lines, rest = bytes(buffer).split(b",\n")
+                buffer = bytearray(rest)
+                for line in lines:
+                    yield loaded(line)
+        if buffer:
+            yield loaded(bytes(buffer))
+
+
 class Built:
     """A document that is ready to be written. Close it when done: its steps lie in a temporary file."""
 
-    def __init__(self, spool: Spool, root: Record, frames: dict[int, tuple[bytes, bytes]], summary: Summary) -> None:
+    def __init__(self, spool: Spool, root: Record, frames: dict[int, _Frame], summary: Summary) -> None:
         self._spool = spool
         self._root = root
-        self._frames = frames  # by order of the agent: what stands before its steps and after them
+        self._frames = frames  # by order of the agent
         self.summary = summary
+        self.images_in_words = 0  # images for which a few words stand
 
     @property
     def is_empty(self) -> bool:
@@ -86,11 +126,23 @@ class Built:
             yield from self._document(self._root)
             yield b"\n"
 
+    def trajectories(self) -> Iterator[Trajectory]:
+        """The root and its subagents, each behind its parent, for writers of other formats."""
+        if not self.is_empty:
+            yield from self._below(self._root, None)
+
+    def _below(self, record: Record, parent: str | None) -> Iterator[Trajectory]:
+        head, tail = self._frames[record.order]
+        spawned_by = next(iter(record.parents), None) if record.owner is not None else None
+        yield Trajectory({**head, **tail}, parent, spawned_by, self._spool, record.index)
+        for child in record.children:
+            yield from self._below(child, head["trajectory_id"])
+
     def _document(self, record: Record) -> Iterator[bytes]:
         head, tail = self._frames[record.order]
-        yield head
+        yield dumped(head)[:-1] + b',"steps":[\n'
         yield from self._spool.array(record.index)
-        yield tail
+        yield b"\n]," + dumped(tail)[1:-1]
         if record.children:
             between = b',"subagent_trajectories":[\n'
             for child in record.children:
@@ -135,7 +187,7 @@ def write_up(
     """The document of a root and its subagents, whose steps are all in the spool."""
     _plant(root, children)
     counted = _Counted(root)
-    frames: dict[int, tuple[bytes, bytes]] = {}
+    frames: dict[int, _Frame] = {}
     summary = Summary()
     for record in [root, *children]:
         extra = dict(facts) if isinstance(facts := record.facts.get("extra"), dict) else {}
@@ -165,9 +217,10 @@ def write_up(
             "continued_trajectory_ref": _text(record.facts.get("continued_trajectory_ref")),
             "extra": extra or None,
         }
-        start = dumped({k: v for k, v in head.items() if v is not None})[:-1] + b',"steps":[\n'
-        end = b"\n]," + dumped({k: v for k, v in tail.items() if v is not None})[1:-1]
-        frames[record.order] = (start, end)
+        frames[record.order] = (
+            {k: v for k, v in head.items() if v is not None},
+            {k: v for k, v in tail.items() if v is not None},
+        )
     return Built(spool, root, frames, summary)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal, get_args
 
-__all__ = ["IMAGE_TYPES", "MAX_DEPTH", "WRITTEN_VERSION", "ImageType", "valid_time"]
+__all__ = ["END", "IMAGE_TYPES", "MAX_DEPTH", "WRITTEN_VERSION", "ImageType", "valid_time"]
 
 WRITTEN_VERSION = "ATIF-v1.7"
 MAX_DEPTH = 32  # subagents within subagents
+END = "traceflow.end"  # in `extra`, for writers of other formats: when it ended; never in a document
 
 ImageType = Literal["image/jpeg", "image/png", "image/gif", "image/webp"]
 IMAGE_TYPES: frozenset[str] = frozenset(get_args(ImageType))

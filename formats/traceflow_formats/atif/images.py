@@ -26,10 +26,16 @@ class Images:
     def __init__(self, sink: ImageSink | Path | None) -> None:
         self._sink = _folder_sink(sink) if isinstance(sink, Path) else sink
         self._written: set[str] = set()
+        self.in_words = 0  # images for which a few words stand
 
     def part(self, block: dict[str, Any]) -> dict[str, Any] | str:
         """The content part of an image block; text where it cannot be one: no place for files, a kind that ATIF
         does not know, data that is no base64."""
+        part = self._part(block)
+        self.in_words += part.__class__ is str
+        return part
+
+    def _part(self, block: dict[str, Any]) -> dict[str, Any] | str:
         data, mime, uri = block.get("data"), block.get("mimeType"), block.get("uri")
         mime = mime.strip().lower() if isinstance(mime, str) else ""
         if isinstance(data, str) and data:
