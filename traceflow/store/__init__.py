@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .care import GcReport, Problem, StoreInfo, VerifyReport
     from .datasets import Dataset, DatasetFile
     from .encoder import EventEncoder
     from .filetable import FileTable
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from .packs import Packed, PackReader
     from .reading import FileRow
     from .schema import SCHEMA_VERSION
-    from .store import GcReport, Problem, Store, StoreInfo, VerifyReport
+    from .store import Store
     from .swap import JobRewriter, stored_row
     from .totals import Totals
     from .tracereader import TraceReader
@@ -56,11 +57,11 @@ _PLACES = {
     "PackReader": "packs",
     "FileRow": "reading",
     "SCHEMA_VERSION": "layout",
-    "GcReport": "store",
-    "Problem": "store",
+    "GcReport": "care",
+    "Problem": "care",
     "Store": "store",
-    "StoreInfo": "store",
-    "VerifyReport": "store",
+    "StoreInfo": "care",
+    "VerifyReport": "care",
     "JobRewriter": "swap",
     "stored_row": "swap",
     "Totals": "totals",

@@ -13,7 +13,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,12 +45,20 @@ class Backend(Protocol):
 
     url: str
     moves_folders: bool  # whether `move_folder` works
+    parallel: int  # reads that are worth making at once, where they wait for a network; else 1
+
+    @property
+    def commit(self) -> str:
+        """How `put_if_absent` and `swap` tell two writers apart, in words."""
 
     def read_bytes(self, name: str) -> bytes:
         """The whole object."""
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
         """That part of it; shorter where the object ends."""
+
+    def read_ranges(self, ranges: Iterable[tuple[str, int, int]]) -> list[bytes]:
+        """Parts of objects, each as name, offset and length, in their order; at once where reads wait."""
 
     def open_read(self, name: str) -> BinaryIO:
         """The object as a seekable stream."""
@@ -99,6 +107,8 @@ class LocalBackend:
     """A folder of the local file system."""
 
     moves_folders = True
+    parallel = 1
+    commit = "hard link"
 
     def __init__(self, root: Path) -> None:
         self.root = Path(os.path.abspath(root))  # noqa: PTH100 - links in the path stay as the user wrote them
@@ -114,6 +124,9 @@ class LocalBackend:
         with self._path(name).open("rb") as stream:
             stream.seek(offset)
             return stream.read(length)
+
+    def read_ranges(self, ranges: Iterable[tuple[str, int, int]]) -> list[bytes]:
+        return [self.read_range(*one) for one in ranges]
 
     def open_read(self, name: str) -> BinaryIO:
         return self._path(name).open("rb")

@@ -1,157 +1,338 @@
 """A store at any URL that fsspec knows: object stores, other machines, memory.
 
-Objects are made in a local temporary file and sent whole, so that none is ever visible in part. The commit is
-`pipe_file(..., mode="create")`, which file systems that have a conditional put (S3 does) refuse when there is an
-object already. On one that has none, two writers that commit one job in the same moment are not told apart; nor are,
-anywhere, two that swap it in the same moment: the later one stands, and both revisions are whole.
+Objects are made in a local temporary file and sent whole, so that none is ever visible in part. The commit is a
+conditional write where the server has one (`conditional`). Where it has none, a writer says what it is about to do
+and looks for others that have said so: of two that commit at once both may be refused, never do both succeed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import inspect
+import errno
+import io
 import tempfile
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, cast
 
 import fsspec
-from fsspec.asyn import AsyncFileSystem
-from fsspec.spec import AbstractFileSystem
 from traceflow_formats.errors import TraceflowError
 
-from .backend import ObjectInfo
+from .backend import PARTIAL, ObjectInfo
+from .conditional import Conditions
+from .layout import STORE
 
 __all__ = ["FsspecBackend"]
 
-# these look first and write then, and the asynchronous one hands on to `_pipe_file`
-_GENERIC = (AbstractFileSystem.pipe_file, AsyncFileSystem._pipe_file)
+_PART = 8 << 20  # bytes of one request; more are asked for in several at once
+_AT_ONCE = 32  # requests
+_FLAT = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})  # file systems without folders
+_DEAD = 600.0  # seconds after which a writer that began to commit is taken for dead: it needs two or three requests
 
 
 class FsspecBackend:
     """The folder `root` of an fsspec file system. `FsspecBackend.open(url)` makes one."""
 
     moves_folders = False
+    parallel = _AT_ONCE
 
     def __init__(self, fs: Any, root: str, url: str) -> None:
         self._fs = fs
         self._root = root.rstrip("/")
         self.url = url.rstrip("/")
-        self._conditional = any(
-            "mode" in inspect.signature(method).parameters
-            for name in ("pipe_file", "_pipe_file")
-            if (method := getattr(type(fs), name, None)) not in (None, *_GENERIC)
-        )
+        protocols = (fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol
+        self._flat = not _FLAT.isdisjoint(protocols)
+        self._conditions = Conditions(fs, self._path(STORE))
 
     @classmethod
     def open(cls, url: str) -> FsspecBackend:
         """Raises TraceflowError invalid_input where fsspec has no such file system or it cannot be set up."""
         try:
-            fs, root = fsspec.core.url_to_fs(url)
-        except (ValueError, ImportError) as error:
+            fs, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
+        except ImportError as error:
+            scheme = url.partition("://")[0]
+            extra = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}.get(scheme)
+            advice = f"; pip install 'traceflow[{extra}]' brings what it needs" if extra else ""
+            raise TraceflowError("invalid_input", f"the store {url} cannot be opened: {error}{advice}") from None
+        except ValueError as error:
             raise TraceflowError("invalid_input", f"the store {url} cannot be opened: {error}") from None
-        fs.use_listings_cache = False
         return cls(fs, root, url)
+
+    @property
+    def commit(self) -> str:
+        """How a commit is made, in words."""
+        if not self._conditions.creates:
+            return "no conditional write: writers of one job at the same time are refused"
+        if not self._conditions.replaces:
+            return "conditional put; of one job's replacements at the same time all may be refused"
+        return "conditional put"
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root
 
+    # -- reading -----------------------------------------------------------------------------------------
+
     def read_bytes(self, name: str) -> bytes:
-        return bytes(self._fs.cat_file(self._path(name)))
+        with _told(self.url, name):
+            return bytes(self._fs.cat_file(self._path(name)))
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        return bytes(self._fs.cat_file(self._path(name), start=offset, end=offset + length))
+        return self.read_ranges([(name, offset, length)])[0]
+
+    def read_ranges(self, ranges: Iterable[tuple[str, int, int]]) -> list[bytes]:
+        pieces: list[tuple[int, str, int, int]] = []  # number of the range, and a part of it
+        count = 0
+        for count, (name, offset, length) in enumerate(ranges, 1):
+            path, end = self._path(name), offset + length
+            pieces += ((count - 1, path, at, min(at + _PART, end)) for at in range(offset, end, _PART))
+        parts: list[list[bytes]] = [[] for _ in range(count)]
+        for (number, path, _, _), found in zip(pieces, self._cat_ranges(pieces), strict=True):
+            if isinstance(found, BaseException):
+                with _told(self.url, path):
+                    if not _beyond_the_end(found):
+                        raise found
+                    found = b""
+            parts[number].append(bytes(found))
+        return [b"".join(part) for part in parts]
+
+    def _cat_ranges(self, pieces: list[tuple[int, str, int, int]]) -> list[Any]:
+        if not pieces:
+            return []
+        paths = [path for _, path, _, _ in pieces]
+        starts, ends = [start for _, _, start, _ in pieces], [end for _, _, _, end in pieces]
+        with _told(self.url, paths[0]):
+            found: list[Any] = self._fs.cat_ranges(paths, starts, ends, on_error="return")
+            return found
 
     def open_read(self, name: str) -> BinaryIO:
-        return cast(BinaryIO, self._fs.open(self._path(name), "rb"))
+        return cast(BinaryIO, _RangeStream(self, name, self.size(name)))
+
+    def exists(self, name: str) -> bool:
+        try:  # not `isfile`, which takes every failure for an absence
+            return bool(self._info(name)["type"] == "file")
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def size(self, name: str) -> int:
+        return int(self._info(name)["size"])
+
+    def _info(self, name: str) -> dict[str, Any]:
+        with _told(self.url, name):
+            self._fs.invalidate_cache()
+            return cast(dict[str, Any], self._fs.info(self._path(name)))
+
+    # -- listing -----------------------------------------------------------------------------------------
+
+    def _entries(self, prefix: str) -> list[dict[str, Any]]:
+        with _told(self.url, prefix):
+            self._fs.invalidate_cache()
+            try:
+                return cast(list[dict[str, Any]], self._fs.ls(self._path(prefix), detail=True))
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+
+    def folders(self, prefix: str) -> list[str]:
+        return sorted({_last(e) for e in self._entries(prefix) if e["type"] == "directory"})
+
+    def objects(self, prefix: str) -> Iterator[ObjectInfo]:
+        now = time.time()
+        with _told(self.url, prefix):
+            self._fs.invalidate_cache()
+            try:
+                found = self._fs.find(self._path(prefix), detail=True)
+            except (FileNotFoundError, NotADirectoryError):
+                return
+        base = len(self._root) + 1 if self._root else 0
+        for path, entry in sorted(found.items()):
+            yield ObjectInfo(path[base:].lstrip("/"), int(entry.get("size") or 0), max(0.0, now - _written(entry, now)))
+
+    def is_empty(self) -> bool:
+        return not self._entries("")
+
+    # -- writing -----------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
         with tempfile.NamedTemporaryFile(prefix="traceflow-") as stream:
             yield cast(BinaryIO, stream)
             stream.flush()
-            self._parent(name)
-            self._fs.put_file(stream.name, self._path(name))
+            with _told(self.url, name):
+                self._parent(name)
+                self._fs.put_file(stream.name, self._path(name))
 
     def put_if_absent(self, name: str, data: bytes, scratch: str = "") -> bool:
-        self._parent(name)
-        if not self._conditional:
-            if self.exists(name):
-                return False
-            self._fs.pipe_file(self._path(name), data)
-            return True
-        try:
-            self._fs.pipe_file(self._path(name), data, mode="create")
-        except FileExistsError:
-            return False
-        return True
+        with _told(self.url, name):
+            if self._conditions.can_create():
+                self._parent(name)
+                return self._conditions.create(self._path(name), data)
+            with self._alone(name):
+                if self.exists(name):
+                    return False
+                self._fs.pipe_file(self._path(name), data)
+                return True
 
     def swap(self, name: str, old: bytes, new: bytes, scratch: str = "") -> bool:
+        with _told(self.url, name):
+            if self._conditions.can_replace():
+                return self._conditions.replace(self._path(name), old, new)
+            with self._alone(name):
+                try:
+                    if self.read_bytes(name) != old:
+                        return False
+                except FileNotFoundError:
+                    return False
+                self._fs.pipe_file(self._path(name), new)
+                return True
+
+    @contextlib.contextmanager
+    def _alone(self, name: str) -> Iterator[None]:
+        """No other writer is in such a block for this object.
+
+        Each first writes an object of its own and then lists those of all: of two at least one sees the other.
+        """
+        folder, _, base = name.rpartition("/")
+        mine = f".{base}.{uuid.uuid4().hex[:12]}{PARTIAL}"
+        own = self._path(f"{folder}/{mine}" if folder else mine)
+        self._parent(name)
+        self._fs.pipe_file(own, b"")
         try:
-            if self.read_bytes(name) != old:
-                return False
-        except FileNotFoundError:
-            return False
-        self._fs.pipe_file(self._path(name), new)
-        return True
+            now = time.time()
+            for entry in self._entries(folder):
+                other = _last(entry)
+                if other == mine or not (other.startswith(f".{base}.") and other.endswith(PARTIAL)):
+                    continue
+                if now - _written(entry, now) < _DEAD:
+                    raise TraceflowError(
+                        "store_conflict",
+                        f"another process is writing {name} at this moment, and {self.url} has no conditional write to "
+                        "tell which comes first; run it again",
+                    )
+            yield
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                self._fs.rm_file(own)
 
     def carry(self, source: str, target: str) -> None:
-        self._parent(target)
-        self._fs.cp_file(self._path(source), self._path(target))
+        with _told(self.url, source):
+            self._parent(target)
+            self._fs.cp_file(self._path(source), self._path(target))
 
     def move_folder(self, source: str, target: str) -> bool:
         raise NotImplementedError("an object store moves no folders")
 
-    def exists(self, name: str) -> bool:
-        self._fs.invalidate_cache()
-        return bool(self._fs.isfile(self._path(name)))
-
-    def size(self, name: str) -> int:
-        return int(self._fs.size(self._path(name)))
-
-    def folders(self, prefix: str) -> list[str]:
-        self._fs.invalidate_cache()
-        try:
-            entries = self._fs.ls(self._path(prefix), detail=True)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        return sorted({e["name"].rstrip("/").rsplit("/", 1)[-1] for e in entries if e["type"] == "directory"})
-
-    def objects(self, prefix: str) -> Iterator[ObjectInfo]:
-        self._fs.invalidate_cache()
-        now = time.time()
-        try:
-            found = self._fs.find(self._path(prefix), detail=True)
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        base = len(self._root) + 1 if self._root else 0
-        for path, entry in sorted(found.items()):
-            yield ObjectInfo(path[base:].lstrip("/"), int(entry.get("size") or 0), max(0.0, now - _written(entry, now)))
-
     def delete(self, name: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
+        with _told(self.url, name), contextlib.suppress(FileNotFoundError):
             self._fs.rm_file(self._path(name))
 
     def delete_prefix(self, prefix: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
+        with _told(self.url, prefix), contextlib.suppress(FileNotFoundError):
+            self._fs.invalidate_cache()
             self._fs.rm(self._path(prefix), recursive=True)
 
-    def is_empty(self) -> bool:
-        self._fs.invalidate_cache()
-        try:
-            return not self._fs.ls(self._root, detail=False)
-        except FileNotFoundError:
-            return True
-
-    def duckdb_root(self, connection: Any) -> str:
-        connection.register_filesystem(self._fs)
-        return str(self._fs.unstrip_protocol(self._root)).rstrip("/") + "/"
-
     def _parent(self, name: str) -> None:
-        """Folders of file systems that have some."""
+        """Folders of file systems that have some. An object store has none: asking for one costs a request, and may
+        make a bucket that was misspelt."""
+        if self._flat:
+            return
         with contextlib.suppress(NotImplementedError, FileExistsError, PermissionError):
             self._fs.makedirs(self._path(name).rsplit("/", 1)[0], exist_ok=True)
+
+    # -- DuckDB ------------------------------------------------------------------------------------------
+
+    def duckdb_root(self, connection: Any) -> str:
+        from .duckdb_files import StoreFiles
+
+        connection.register_filesystem(StoreFiles(self, self._fs, self._root))
+        return str(self._fs.unstrip_protocol(self._root)).rstrip("/") + "/"
+
+
+class _RangeStream(io.RawIOBase):
+    """An object as a seekable stream. What is read at a place is asked for exactly; who reads on gets more at once."""
+
+    def __init__(self, backend: FsspecBackend, name: str, size: int) -> None:
+        super().__init__()
+        self._backend, self._name, self._size = backend, name, size
+        self._at = 0
+        self._held, self._held_at = b"", 0  # what was read ahead, and its place
+        self._ahead = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1, /) -> bytes:
+        left = max(0, self._size - self._at)
+        wanted = left if size is None or size < 0 else min(size, left)
+        if not wanted:
+            return b""
+        skip = self._at - self._held_at
+        if not 0 <= skip <= len(self._held) - wanted:
+            following = bool(self._held) and skip == len(self._held)  # nothing was passed over
+            self._ahead = min(4 * _PART, max(4 * self._ahead, 1 << 18)) if following else 0
+            length = min(left, max(wanted, self._ahead))
+            self._held, self._held_at, skip = self._backend.read_range(self._name, self._at, length), self._at, 0
+        data = self._held[skip : skip + wanted]
+        self._at += len(data)
+        return data
+
+    def readinto(self, buffer: Any, /) -> int:
+        view = memoryview(buffer).cast("B")
+        data = self.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+
+@contextlib.contextmanager
+def _told(url: str, name: str) -> Iterator[None]:
+    """Whatever a file system raises becomes an OSError, which says where and what to do.
+
+    Their libraries have exceptions of their own for a server that cannot be reached, for credentials that are missing,
+    and for an answer that ends too early.
+    """
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError, FileExistsError):
+        raise
+    except _Failure:
+        raise
+    except OSError as error:
+        raise _failure(error.errno or errno.EIO, str(error.strerror or error), url, name) from error
+    except Exception as error:
+        if isinstance(error, TraceflowError) or type(error).__module__ == "builtins":
+            raise  # a fault of ours is shown as it is
+        raise _failure(errno.EIO, str(error), url, name) from error
+
+
+class _Failure(OSError):
+    """A failure in words."""
+
+
+def _failure(number: int, why: str, url: str, name: str) -> _Failure:
+    advice = "check that the server can be reached, its address and the credentials, and run it again"
+    text = " ".join(why.split()) or "no answer"
+    return _Failure(number, f"{url} does not answer as it should for {name or 'its root'}: {text}; {advice}")
+
+
+def _beyond_the_end(error: BaseException) -> bool:
+    """Whether a range begins where the object has ended: then it has no bytes."""
+    response = getattr(error.__cause__, "response", None)
+    return isinstance(response, dict) and response.get("Error", {}).get("Code") in ("InvalidRange", "416")
+
+
+def _last(entry: dict[str, Any]) -> str:
+    return str(entry["name"]).rstrip("/").rsplit("/", 1)[-1]
 
 
 def _written(entry: dict[str, Any], now: float) -> float:

@@ -7,20 +7,20 @@ read for as long as the job is not deleted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from traceflow_formats import jsontext
 from traceflow_formats.errors import TraceflowError
 
-from .backend import PARTIAL, Backend
-from .layout import JOBS, STORE, STORE_VERSION, job_folder, manifest_name, revision_folder
-from .manifest import Manifest, StoredObject
+from .backend import Backend
+from .layout import JOBS, STORE, STORE_VERSION, manifest_name, revision_folder
+from .manifest import Manifest
 from .open import backend_for
 
 if TYPE_CHECKING:  # a search that the index answers needs none of these, nor the Parquet engine that they need
     from traceflow_formats.trace import TraceLine
 
+    from .care import GcReport, StoreInfo, VerifyReport
     from .dataset_writer import DatasetWriter
     from .datasets import Dataset, DatasetFile
     from .filetable import FileTable
@@ -30,53 +30,10 @@ if TYPE_CHECKING:  # a search that the index answers needs none of these, nor th
     from .tracereader import TraceReader
     from .writer import JobWriter
 
-__all__ = ["GcReport", "Problem", "Store", "StoreInfo", "VerifyReport"]
+__all__ = ["Store"]
 
 _FORMAT = "traceflow-store"
 _PREFIX = 8  # characters of an id that are enough to name a job or trial
-
-
-@dataclass(frozen=True, slots=True)
-class StoreInfo:
-    """What a store holds; `size` is bytes of the objects of jobs and datasets."""
-
-    url: str
-    version: int
-    jobs: int
-    trials: int
-    events: int
-    files: int
-    datasets: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something wrong with an object of a job, or of a dataset: then `job_id` is its name@version."""
-
-    job_id: str
-    name: str
-    message: str
-
-
-@dataclass(slots=True)
-class VerifyReport:
-    """What a verification read, and what it found wrong."""
-
-    jobs: int = 0
-    datasets: int = 0
-    objects: int = 0
-    size: int = 0
-    contents: int = 0
-    problems: list[Problem] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class GcReport:
-    """What was removed (or would be): folders and unfinished objects, and their bytes."""
-
-    removed: list[str] = field(default_factory=list)
-    size: int = 0
 
 
 class Store:
@@ -156,7 +113,7 @@ class Store:
 
     def jobs(self) -> list[Manifest]:
         """The manifests of all jobs, sorted by id."""
-        found = (self._manifest(job_id) for job_id in self.job_ids())
+        found = (self.manifest(job_id) for job_id in self.job_ids())
         return [manifest for manifest in found if manifest is not None]
 
     def job(self, name: str) -> Manifest:
@@ -165,7 +122,7 @@ class Store:
         Raises TraceflowError job_not_found; invalid_input when several fit.
         """
         try:
-            exact = self._manifest(name)
+            exact = self.manifest(name)
         except TraceflowError as error:
             if error.code != "invalid_job":
                 raise
@@ -180,7 +137,8 @@ class Store:
         found: Manifest = _only(fits, "job", name, [m.job_id for m in fits], self.url)
         return found
 
-    def _manifest(self, job_id: str) -> Manifest | None:
+    def manifest(self, job_id: str) -> Manifest | None:
+        """The manifest of the job with exactly this id; None where there is none."""
         try:
             return Manifest.from_bytes(self.backend.read_bytes(manifest_name(job_id)), job_id)
         except (FileNotFoundError, NotADirectoryError):
@@ -348,141 +306,24 @@ class Store:
 
     def info(self) -> StoreInfo:
         """Counts and bytes, from the manifests alone."""
-        jobs = self.jobs()
-        trials, events, files = (sum(m.rows(t) for m in jobs) for t in ("trials", "events", "files"))
-        known = self.datasets()
-        size = sum(m.size for m in jobs) + sum(o.size for d in known for o in d.objects)
-        return StoreInfo(self.url, STORE_VERSION, len(jobs), trials, events, files, len(known), size)
+        from . import care
+
+        return care.info(self)
 
     def verify(self, job: Manifest | None = None, contents: bool = False) -> VerifyReport:
         """Compare every object of the jobs and datasets with its manifest; with `contents` unpack every file too."""
-        report = VerifyReport()
-        for job_id in [job.job_id] if job is not None else self.job_ids():
-            report.jobs += 1
-            try:
-                manifest = self._manifest(job_id)
-            except TraceflowError as error:
-                report.problems.append(Problem(job_id, "manifest.json", error.message))
-                continue
-            if manifest is None:
-                continue
-            before = len(report.problems)
-            self._verify_objects(manifest, report)
-            if contents and len(report.problems) == before:
-                self._verify_contents(manifest, report)
-        if job is None:
-            self._verify_datasets(report, contents)
-        return report
+        from . import care
 
-    def _verify_objects(self, job: Manifest, report: VerifyReport) -> None:
-        named = {job.path(o.name) for o in job.objects}
-        for found in self.backend.objects(job.folder):
-            if found.name.endswith(PARTIAL):  # of a writer that was killed: nobody reads it, and gc removes it
-                continue
-            if found.name not in named and not found.name.startswith(job.path("search/")):
-                report.problems.append(Problem(job.job_id, found.name, "the manifest does not name it"))
-        self._compare(job.job_id, job.folder, job.objects, report)
-
-    def _verify_datasets(self, report: VerifyReport, contents: bool) -> None:
-        from . import datasets
-
-        for name in datasets.names(self.backend):
-            for version in datasets.versions(self.backend, name):
-                before, label = len(report.problems), f"{name}@{version}"
-                try:
-                    found = self.dataset(label)
-                    self._compare(label, found.folder, found.objects, report)
-                    report.datasets += 1
-                    if contents and len(report.problems) == before:
-                        report.contents += datasets.read_all(self.backend, found)
-                except TraceflowError as error:
-                    report.problems.append(
-                        Problem(label, str(error.details.get("path", "manifest.json")), error.message)
-                    )
-
-    def _compare(self, owner: str, folder: str, objects: Iterable[StoredObject], report: VerifyReport) -> None:
-        for stored in objects:
-            report.objects += 1
-            try:
-                size, digest = self._digest(f"{folder}/{stored.name}")
-            except FileNotFoundError:
-                report.problems.append(Problem(owner, stored.name, "it is missing"))
-                continue
-            report.size += size
-            if size != stored.size:
-                message = f"it has {size} bytes, the manifest says {stored.size}"
-                report.problems.append(Problem(owner, stored.name, message))
-            elif digest != stored.sha256:
-                report.problems.append(Problem(owner, stored.name, "its digest is not the manifest's"))
-
-    def _digest(self, name: str) -> tuple[int, str]:
-        import hashlib
-
-        digest = hashlib.sha256()
-        size = 0
-        with self.backend.open_read(name) as stream:
-            while data := stream.read(1 << 20):
-                digest.update(data)
-                size += len(data)
-        return size, digest.hexdigest()
-
-    def _verify_contents(self, job: Manifest, report: VerifyReport) -> None:
-        reader = self.contents(job)
-        for packed, path in {f.packed: f.path for f in self.files(job) if f.packed is not None}.items():
-            report.contents += 1
-            try:
-                with reader.open(packed) as stream:
-                    while stream.read(1 << 20):
-                        pass
-            except TraceflowError as error:
-                report.problems.append(Problem(job.job_id, path, error.message))
+        return care.verify(self, job, contents)
 
     def gc(self, minutes: float = 60, dry_run: bool = False) -> GcReport:
         """Remove what killed writers left: revision folders that no manifest names, and unfinished objects.
 
         What was written to within the last `minutes` stays, since its writer may be alive.
         """
-        from . import datasets
+        from . import care
 
-        report = GcReport()
-        for name in self.backend.folders(JOBS):
-            try:
-                manifest = self._manifest(name)
-                folder = job_folder(name)
-            except TraceflowError:  # of a manifest that cannot be read nothing is removed
-                continue
-            for revision in self.backend.folders(folder):
-                if manifest is not None and revision == manifest.revision:
-                    self._drop_partial(manifest.folder, minutes, dry_run, report)
-                    continue
-                if not self._became(name, revision):
-                    self._drop_folder(f"{folder}/{revision}", minutes, dry_run, report)
-        for folder in datasets.unfinished(self.backend):
-            self._drop_folder(folder, minutes, dry_run, report)
-        return report
-
-    def _drop_folder(self, folder: str, minutes: float, dry_run: bool, report: GcReport) -> None:
-        objects = list(self.backend.objects(folder))
-        if any(o.age < minutes * 60 for o in objects):
-            return
-        report.removed.append(folder)
-        report.size += sum(o.size for o in objects)
-        if not dry_run:
-            self.backend.delete_prefix(folder)
-
-    def _became(self, job_id: str, revision: str) -> bool:
-        """Whether a writer made this revision the job's while its folders were looked through."""
-        manifest = self._manifest(job_id)
-        return manifest is not None and manifest.revision == revision
-
-    def _drop_partial(self, prefix: str, minutes: float, dry_run: bool, report: GcReport) -> None:
-        for found in list(self.backend.objects(prefix)):
-            if not found.name.endswith(PARTIAL) or found.age < minutes * 60:
-                continue
-            report.removed.append(found.name)
-            report.size += found.size
-            if not dry_run:
-                self.backend.delete(found.name)
+        return care.gc(self, minutes, dry_run)
 
 
 def _only(fits: list[Any], what: str, name: str, labels: list[str], url: str) -> Any:

@@ -86,6 +86,8 @@ class JobRewriter(JobWriter):
         manifest = replace(manifest, schema_version=version, previous=previous)
         name = manifest_name(self.job_id)
         if not self._backend.swap(name, self._before, manifest.to_bytes(), self._folder):
+            if self._committed():  # the answer was lost on its way, and the client asked again
+                return manifest
             raise self._conflict() if self._backend.exists(name) else self._gone()
         return manifest
 

@@ -224,6 +224,8 @@ class JobWriter:
     def _publish(self, manifest: Manifest) -> Manifest:
         """The one step that makes the revision the job."""
         if not self._backend.put_if_absent(manifest_name(self.job_id), manifest.to_bytes(), self._folder):
+            if self._committed():  # the answer was lost on its way, and the client asked again
+                return manifest
             raise self._taken()
         return manifest
 
