@@ -202,7 +202,13 @@ def on_terminal(columns: int, *arguments: str, store: Path) -> list[str]:
     if shutil.which("script") is None:
         pytest.skip("no `script` to make a terminal with")
     command = " ".join(map(shlex.quote, [sys.executable, "-m", "traceflow", *arguments]))
-    environment = {**os.environ, "TRACEFLOW_STORE": str(store), "COLUMNS": str(columns), "TERM": "xterm"}
+    environment = {
+        **os.environ,
+        "TRACEFLOW_STORE": str(store),
+        "COLUMNS": str(columns),
+        "TERM": "xterm",
+        "NO_COLOR": "1",
+    }
     ran = subprocess.run(["script", "-qec", command, "/dev/null"], capture_output=True, env=environment, timeout=120)
     return ran.stdout.decode().replace("\r", "").splitlines()
 

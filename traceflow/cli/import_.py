@@ -25,7 +25,7 @@ def import_(
     sources: Annotated[
         list[str],
         typer.Argument(
-            metavar="PATH|URL...", help="Harbor job folders, or archives of them (.tar.gz, .tar.zst, .tar, .zip)."
+            metavar="PATH|URL", help="Harbor job folders, or archives of them (.tar.gz, .tar.zst, .tar, .zip)."
         ),
     ],
     store: StoreOption = None,
@@ -47,7 +47,9 @@ def import_(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Do all of it but write.")] = False,
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", min=1, help="Processes that parse trials. Default: one for each CPU, for large jobs."),
+        typer.Option(
+            "--jobs", min=1, metavar="N", help="Processes that parse trials. Default: one for each CPU, for large jobs."
+        ),
     ] = None,
     limit: LimitValues = None,
     as_json: AsJson = False,
