@@ -180,10 +180,10 @@ def _report(report: dict[str, Any], as_json: bool) -> None:
 def _print_report(report: dict[str, Any]) -> None:
     tokens, lines = report["tokens"], report["lines"]
     version = f" {report['version']}" if report["version"] else ""
-    output.note(
-        f"{report['harness']}{version} {report['source']}: {report['sessions']} session(s), {report['steps']} steps, "
-        f"{report['model_calls']} model calls, {report['tool_calls']} tool calls"
-    )
+    counts = f"{report['sessions']} session(s)"
+    if report["steps"]:  # a trace has none: they are counted where a trajectory is made
+        counts += f", {report['steps']} steps, {report['model_calls']} model calls, {report['tool_calls']} tool calls"
+    output.note(f"{report['harness']}{version} {report['source']}: {counts}")
     known = {name: value for name, value in tokens.items() if value is not None}
     if known:
         cost = "" if report["cost_usd"] is None else f", cost ${report['cost_usd']:.6g}"

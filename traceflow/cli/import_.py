@@ -84,9 +84,12 @@ def import_(
                         workers=workers,
                     )
             except (TraceflowError, OSError) as failure:
-                if len(named) == 1:
-                    raise
                 error = failure if isinstance(failure, TraceflowError) else output.os_error(failure)
+                if error.code == "invalid_trial":
+                    what = "`traceflow validate` lists every one, --skip-invalid imports the others"
+                    error = TraceflowError(error.code, f"{error.message}; {what}", **error.details)
+                if len(named) == 1:
+                    raise error from failure
                 output.print_error(error, as_json)
                 refused += 1
                 continue

@@ -22,6 +22,7 @@ __all__ = [
     "MATCH",
     "cell",
     "cut",
+    "label",
     "note",
     "os_error",
     "painted",
@@ -50,6 +51,11 @@ def painted(text: str, code: str, stream: TextIO | None = None) -> str:
     return f"\x1b[{code}m{text}\x1b[0m"
 
 
+def label(text: str, stream: TextIO | None = None) -> str:
+    """`error[code]:`, `warning[code]:` or `skipped[code]:`, so that it stands out on a terminal."""
+    return painted(text, _LABELS[text.partition("[")[0].rstrip(":")], stream)
+
+
 def write(text: str) -> None:
     """Text to stdout, as UTF-8 whatever the locale says."""
     sys.stdout.flush()
@@ -61,9 +67,8 @@ def note(message: str) -> None:
     with suppress(OSError):  # stdout has gone: the message is the more needed
         sys.stdout.flush()
     text = cell(message)
-    found = _LABEL.match(text)
-    if found:  # error[code]: and warning[code]: stand out
-        text = painted(found[0], _LABELS[found[1]], sys.stderr) + text[found.end() :]
+    if found := _LABEL.match(text):
+        text = label(found[0], sys.stderr) + text[found.end() :]
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
@@ -162,6 +167,10 @@ def _shown(widths: list[int], columns: Sequence[str], optional: Sequence[str]) -
         if sum(widths[i] for i in shown) + 2 * (len(shown) - 1) <= _room():
             break
         shown.remove(columns.index(name))
+    for name in reversed(optional):  # a narrow one may have gone for nothing, when a wide one followed
+        number = columns.index(name)
+        if number not in shown and sum(widths[i] + 2 for i in shown) + widths[number] <= _room():
+            shown = sorted([*shown, number])
     return shown
 
 
