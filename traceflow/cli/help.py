@@ -18,12 +18,18 @@ __all__ = ["group"]
 class _Command(TyperCommand):
     """A command whose help is laid out as `help_text` does."""
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return _usage(self, ctx)
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         formatter.write(_help(self, ctx))
 
 
 class _Group(TyperGroup):
     """A group whose help lists its commands with the whole first sentence of each."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return _usage(self, ctx)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         formatter.write(_help(self, ctx))
@@ -53,18 +59,22 @@ def group(help_: str, name: str | None = None) -> typer.Typer:
 
 
 def _help(command: Any, ctx: Any) -> str:
-    arguments, options, usage = [], [], [ctx.command_path]
-    for param in command.get_params(ctx):
-        if param.param_type_name == "argument":
-            name = _takes(param) + ("..." if param.nargs != 1 else "")
-            arguments.append((name, param.help or ""))
-            usage.append(name if param.required else f"[{name}]")
-        elif not param.hidden and "--help" not in param.opts:
-            options.append(_option(param))
-    usage.insert(1, "[OPTIONS]")
-    if isinstance(command, TyperGroup):
-        usage.append("COMMAND [ARGS]...")
-    return help_text(" ".join(usage), command.help or "", arguments, options)
+    params = command.get_params(ctx)
+    arguments = [(_named(p), p.help or "") for p in params if p.param_type_name == "argument"]
+    options = [p for p in params if p.param_type_name == "option" and not p.hidden and "--help" not in p.opts]
+    usage = " ".join([ctx.command_path, *_usage(command, ctx)])
+    return help_text(usage, command.help or "", arguments, [_option(p) for p in options])
+
+
+def _usage(command: Any, ctx: Any) -> list[str]:
+    """What stands behind the command's name in a usage line."""
+    arguments = [p for p in command.get_params(ctx) if p.param_type_name == "argument"]
+    words = [_named(p) if p.required else f"[{_named(p)}]" for p in arguments]
+    return ["[OPTIONS]", *words, *(["COMMAND [ARGS]..."] if isinstance(command, TyperGroup) else [])]
+
+
+def _named(argument: Any) -> str:
+    return _takes(argument) + ("..." if argument.nargs != 1 else "")
 
 
 def _option(param: Any) -> Option:

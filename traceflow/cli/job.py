@@ -71,7 +71,8 @@ def show(job: JobArgument, store: StoreOption = None, as_json: AsJson = False) -
         output.write(f"{key:<18}{output.cell(document.get(key))}\n")
     for status, count in document["outcomes"].items():
         output.write(f"  {status:<16}{count}\n")
-    output.write("reported_totals   " + ", ".join(f"{k} {output.cell(v)}" for k, v in totals.items()) + "\n")
+    stated = ", ".join(f"{k} {output.cell(v)}" for k, v in totals.items() if v is not None)
+    output.write(f"reported_totals   {stated}".rstrip() + "\n")
     links = document.get("link_counts") or {}
     output.write("task_links        " + ", ".join(f"{k} {v}" for k, v in links.items()) + "\n")
     for row in document.get("task_links") or ():

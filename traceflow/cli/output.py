@@ -134,7 +134,7 @@ def print_table(
     """Rows under headings; returns how many.
 
     On a terminal that is too narrow the `optional` columns are left out, the first named first, then `flexible` gives
-    way, then the widest. A pipe gets everything.
+    way, then the widest; where that does not help, each row is a list of names and values. A pipe gets everything.
     """
     if not sys.stdout.isatty():
         write("\t".join(columns) + "\n")
@@ -149,6 +149,9 @@ def print_table(
     numeric = [all(not r[i] or _is_number(r[i]) for r in cells) for i in shown]
     kept = [widths[i] for i in shown]
     _fit(kept, [columns[i] for i in shown], flexible)
+    if sum(kept) + 2 * (len(kept) - 1) > _room():
+        _print_records(columns, cells)
+        return len(cells)
     heading = [c.upper() for c in columns]
     for line in (heading, *cells):
         parts = [
@@ -158,6 +161,16 @@ def print_table(
         text = "  ".join(parts).rstrip()
         write((painted(text, "1") if line is heading else text) + "\n")
     return len(cells)
+
+
+def _print_records(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Rows of very many columns: one below the other, each with what it has."""
+    width = max(map(len, columns))
+    for number, row in enumerate(rows, 1):
+        write(painted(f"ROW {number}", "1") + "\n")
+        for name, value in zip(columns, row, strict=True):
+            if value:
+                write(f"{name:<{width}}  {_cut(value, max(_room() - width - 2, 20))}\n")
 
 
 def _shown(widths: list[int], columns: Sequence[str], optional: Sequence[str]) -> list[int]:

@@ -62,12 +62,10 @@ def list_(
         for row in found:
             output.print_json(readable(row))
         return 0
-    output.print_table(
-        list(_COLUMNS),
-        ([row[c] for c in _COLUMNS.values()] for row in found),
-        flexible="trial",
-        optional=("job", "tools", "cached", "model", "steps", "agent"),
-    )
+    rows_ = ([row[c] for c in _COLUMNS.values()] for row in found)
+    optional = ("job", "tools", "cached", "model", "steps", "agent")
+    if not output.print_table(list(_COLUMNS), rows_, flexible="trial", optional=optional):
+        output.note(f"no such trials in {opened.url}" if wanted or job else f"no trials in {opened.url}")
     return 0
 
 
