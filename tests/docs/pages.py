@@ -32,13 +32,14 @@ _SHOWN_TIME = "2026-12-01T09:30:00Z"
 _SHOWN_FOLDER = "/home/you/traceflow"
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
-# What depends on the versions of the libraries that pack and compress, and on nothing that a page is about.
-_OF_LIBRARIES = (
+# What depends on the versions of the libraries that pack and compress or on the machine's speed, and on nothing that a
+# page is about.
+_OF_THE_MACHINE = (
     (re.compile(r"^(size +)\d+$", re.M), r"\1N"),
     (re.compile(r"(?<=members, )\d+ bytes"), "N bytes"),
     (re.compile(r"(?<=objects, )\d+ bytes"), "N bytes"),
     (re.compile(r"sha256 [0-9a-f]{64} archive \(\S+\)"), "sha256 N archive (N)"),
-    (re.compile(r"^[0-9a-f]{64}(?=  \S+\.tar\.gz$)", re.M), "N"),
+    (re.compile(r'(?<="ms": )[\d.]+'), "N"),
 )
 
 
@@ -127,8 +128,8 @@ def without_colour(text: str) -> str:
 
 
 def comparable(text: str) -> str:
-    """A text with what libraries' versions change masked."""
-    for pattern, mask in _OF_LIBRARIES:
+    """A text with what is another on another machine masked."""
+    for pattern, mask in _OF_THE_MACHINE:
         text = pattern.sub(mask, text)
     return text
 
