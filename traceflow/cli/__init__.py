@@ -53,6 +53,9 @@ def run(argv: list[str]) -> int:
         _no_more_stdout()
         return 1
     except Exception as error:
+        if isinstance(error, RuntimeError) and str(error) == "Query interrupted":  # what DuckDB makes of an interrupt
+            output.note(_INTERRUPTED)
+            return _INTERRUPT_CODE
         code = _usage(error)
         if code is None:
             raise

@@ -62,6 +62,8 @@ def sql(
         else:
             with atomic_file(out) as file:
                 _write(relation, chosen, file)
+    except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
     except duckdb.Error as error:
         raise explain_error(error) from None
 
