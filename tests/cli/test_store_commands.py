@@ -197,12 +197,19 @@ def test_hostile_text_reaches_no_terminal(tmp_path: Path) -> None:
     assert "\\x1b[31m alert \\x07 \\u202e" in shown
 
 
-def on_terminal(columns: int, *arguments: str, store: Path) -> list[str]:
+def on_terminal(columns: int, *arguments: str, store: Path, **more: str) -> list[str]:
     """What a command prints on a terminal of so many columns."""
     if shutil.which("script") is None:
         pytest.skip("no `script` to make a terminal with")
     command = " ".join(map(shlex.quote, [sys.executable, "-m", "traceflow", *arguments]))
-    environment = {**os.environ, "TRACEFLOW_STORE": str(store), "COLUMNS": str(columns), "TERM": "xterm"}
+    environment = {
+        **os.environ,
+        "TRACEFLOW_STORE": str(store),
+        "COLUMNS": str(columns),
+        "TERM": "xterm",
+        "NO_COLOR": "1",
+        **more,
+    }
     ran = subprocess.run(["script", "-qec", command, "/dev/null"], capture_output=True, env=environment, timeout=120)
     return ran.stdout.decode().replace("\r", "").splitlines()
 
@@ -214,3 +221,37 @@ def test_tables_fit_the_terminal(columns: int, store: Path) -> None:
     assert max(map(len, lines)) <= columns
     assert columns < 80 or any(line.startswith("tour__rS2tU4v ") for line in lines), "names stay whole where they can"
     assert ("JOB" in lines[0]) == (columns == 200)
+
+
+def test_a_narrow_table_keeps_the_columns_for_which_there_is_room(store: Path) -> None:
+    heads = [on_terminal(columns, "trial", "list", store=store)[0].split() for columns in (80, 110)]
+    assert "TOOLS" not in heads[0]
+    assert {"TOOLS", "CACHED", "STEPS"} <= set(heads[1])
+    assert "MODEL" not in heads[1], "the one column that does not fit"
+
+
+def test_very_many_columns_stand_below_each_other(store: Path) -> None:
+    lines = on_terminal(80, "sql", "SELECT * FROM trials ORDER BY trial_name LIMIT 2", store=store)
+    assert max(map(len, lines)) <= 80
+    assert [line for line in lines if line.startswith(("ROW", "trial_name"))] == [
+        "ROW 1",
+        f"{'trial_name':<28}delegate__aB3dE5f",
+        "ROW 2",
+        f"{'trial_name':<28}fragile__wX6yZ8A",
+    ]
+
+
+def test_colours_are_for_a_terminal_that_wants_them(store: Path) -> None:
+    words = ("grep", "No such file", "-t", "tour__rS2tU4v")
+    red = "cat: missing.txt: \x1b[1;31mNo such file\x1b[0m or directory"
+    assert on_terminal(100, *words, store=store, NO_COLOR="")[0].endswith(red)
+    for plain in ({"NO_COLOR": "1"}, {"NO_COLOR": "", "TERM": "dumb"}):
+        assert "\x1b" not in on_terminal(100, *words, store=store, **plain)[0]
+    (failed,) = on_terminal(200, "job", "show", "nobody", store=store, NO_COLOR="")
+    assert failed.startswith("\x1b[1;31merror[job_not_found]:\x1b[0m no job 'nobody'")
+    assert "\x1b" not in traceflow("job", "show", "nobody", store=store).err
+
+
+def test_nothing_to_list_is_said(store: Path) -> None:
+    listed = traceflow("trial", "list", "--status", "budget", store=store)
+    assert (listed.code, listed.out.count("\n"), listed.err[:14]) == (0, 1, "no such trials")

@@ -42,17 +42,38 @@ def run(argv: list[str]) -> int:
     except KeyboardInterrupt:
         output.note(_INTERRUPTED)
         return _INTERRUPT_CODE
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # the option parser's own answer to a reader that has gone
+            return _reader_gone()
+        raise
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone: no second error at exit
-        return 0
+        return _reader_gone()
     except OSError as error:
         output.print_error(output.os_error(error), as_json="--json" in argv)
+        _no_more_stdout()
         return 1
     except Exception as error:
+        if isinstance(error, RuntimeError) and str(error) == "Query interrupted":  # what DuckDB makes of an interrupt
+            output.note(_INTERRUPTED)
+            return _INTERRUPT_CODE
         code = _usage(error)
         if code is None:
             raise
         return code
+
+
+def _reader_gone() -> int:
+    """`| head` has read enough: nothing went wrong, and there is nobody to tell."""
+    _no_more_stdout()
+    return 0
+
+
+def _no_more_stdout() -> None:
+    """Let what is still to be printed go nowhere, so that the end of the process is no second error."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _command(argv: list[str]) -> object:

@@ -12,6 +12,7 @@ from .convert import convert
 from .export import export
 from .grep import HELP as GREP_HELP
 from .grep import grep as grep_command
+from .help import group
 from .import_ import import_
 from .index import index
 from .limits import limits
@@ -22,20 +23,17 @@ from .validate import validate
 
 __all__ = ["app"]
 
-app = typer.Typer(
+app = group(
+    "Bring agent runs that were made anywhere into one store, ask questions of them, and get them out unchanged.",
     name="traceflow",
-    help="Bring agent runs that were made anywhere into one store, ask questions of them, and get them out unchanged.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
 @app.callback()
 def root(
     store_url: Annotated[
-        str | None, typer.Option("--store", envvar="TRACEFLOW_STORE", help="The store: a folder or a URL.")
+        str | None,
+        typer.Option("--store", metavar="URL", envvar="TRACEFLOW_STORE", help="The store: a folder or a URL."),
     ] = None,
 ) -> None:
     if store_url is not None:

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Option", "UsageError", "help_text", "parse"]
+__all__ = ["Option", "UsageError", "help_text", "parse", "rows_text"]
 
 
 class Option(NamedTuple):
@@ -106,14 +106,29 @@ def _take(values: dict[str, Any], option: Option, name: str, text: str) -> None:
 
 def help_text(usage: str, what: str, arguments: Sequence[tuple[str, str]], options: Sequence[Option]) -> str:
     """The help of a command, as wide as the terminal, 100 columns at most."""
-    width = min(shutil.get_terminal_size((100, 24)).columns, 100)
     rows = [(_spelled(option), option.help) for option in options] + [("-h, --help", "Show this message and exit.")]
-    column = min(max(len(left) for left, _ in [*rows, *arguments]) + 4, 38)
-    out = [f"Usage: {usage}", "", *_wrapped(what, 2, width), ""]
-    for title, some in (("Arguments:", arguments), ("Options:", rows)):
-        if some:
-            out += [title, *(line for row in some for line in _row(*row, column, width)), ""]
-    return "\n".join(out[:-1]) + "\n"
+    column = _column([*rows, *arguments])
+    out = [f"Usage: {usage}", ""]
+    for paragraph in what.split("\n\n"):
+        out += [*_wrapped(paragraph, 2, _width()), ""]
+    text = "\n".join(out) + "\n"
+    if arguments:
+        text += rows_text("Arguments:", arguments, column) + "\n"
+    return text + rows_text("Options:", rows, column)
+
+
+def rows_text(title: str, rows: Sequence[tuple[str, str]], column: int | None = None) -> str:
+    """Names and what they are for, under a title; the words begin at `column`, else where the names allow."""
+    column = column or _column(rows)
+    return "\n".join([title, *(line for row in rows for line in _row(*row, column, _width()))]) + "\n"
+
+
+def _width() -> int:
+    return min(shutil.get_terminal_size((100, 24)).columns, 100)
+
+
+def _column(rows: Sequence[tuple[str, str]]) -> int:
+    return min(max(len(left) for left, _ in rows) + 4, 34)
 
 
 def _spelled(option: Option) -> str:

@@ -39,6 +39,7 @@ def convert(
         Target,
         typer.Option(
             "--to",
+            metavar="|".join(Target),
             help="atif: an ATIF v1.7 trajectory; trace: the parsed trace, one event a line; job: a Harbor job folder; "
             "chat: OpenAI-style messages, one trajectory a line; otlp-json: an OpenTelemetry trace.",
         ),
@@ -48,12 +49,13 @@ def convert(
         typer.Option(
             "--output",
             "-o",
+            metavar="PATH",
             help="FILE.json or .jsonl for one session (chat, otlp-json: all of them), or a folder: "
             "DIR/<session id>/trajectory.json; the new folder of a job. Without it: stdout.",
         ),
     ] = None,
     harness: Annotated[
-        str | None, typer.Option("--harness", help="Read it as this harness's, whatever it looks like.")
+        str | None, typer.Option("--harness", metavar="NAME", help="Read it as this harness's, whatever it looks like.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON on stdout (needs -o).")] = False,
     at: Annotated[
@@ -64,22 +66,30 @@ def convert(
         str | None, typer.Option("--task", help=f"{_JOB}: the task of every run. Without it: each session's own.")
     ] = None,
     job_name: Annotated[
-        str | None, typer.Option("--job-name", help=f"{_JOB}: the job's name. Without it: that of the folder.")
+        str | None,
+        typer.Option("--job-name", metavar="NAME", help=f"{_JOB}: the job's name. Without it: that of the folder."),
     ] = None,
     rewards: Annotated[
         Path | None,
         typer.Option(
             "--rewards",
+            metavar="FILE",
             help=f"{_JOB}: scores, CSV or JSON {{RUN: number or {{name: number}}}}; RUN: session id, file or path.",
         ),
     ] = None,
     exceptions: Annotated[
         Path | None,
-        typer.Option("--exceptions", help=f"{_JOB}: recorded exceptions of failed runs, JSON {{RUN: exception_info}}."),
+        typer.Option(
+            "--exceptions",
+            metavar="FILE",
+            help=f"{_JOB}: recorded exceptions of failed runs, JSON {{RUN: exception_info}}.",
+        ),
     ] = None,
     system_prompt: Annotated[
         Path | None,
-        typer.Option("--system-prompt", help=f"{_JOB}: the system prompt, which logs lack; the first step."),
+        typer.Option(
+            "--system-prompt", metavar="FILE", help=f"{_JOB}: the system prompt, which logs lack; the first step."
+        ),
     ] = None,
     skip_invalid: Annotated[
         bool, typer.Option("--skip-invalid", help=f"{_JOB}: leave out runs that may not be packed, and say so.")
@@ -171,10 +181,10 @@ def _report(report: dict[str, Any], as_json: bool) -> None:
 def _print_report(report: dict[str, Any]) -> None:
     tokens, lines = report["tokens"], report["lines"]
     version = f" {report['version']}" if report["version"] else ""
-    output.note(
-        f"{report['harness']}{version} {report['source']}: {report['sessions']} session(s), {report['steps']} steps, "
-        f"{report['model_calls']} model calls, {report['tool_calls']} tool calls"
-    )
+    counts = f"{report['sessions']} session(s)"
+    if report["steps"]:  # a trace has none: they are counted where a trajectory is made
+        counts += f", {report['steps']} steps, {report['model_calls']} model calls, {report['tool_calls']} tool calls"
+    output.note(f"{report['harness']}{version} {report['source']}: {counts}")
     known = {name: value for name, value in tokens.items() if value is not None}
     if known:
         cost = "" if report["cost_usd"] is None else f", cost ${report['cost_usd']:.6g}"

@@ -9,12 +9,13 @@ import typer
 from traceflow_formats import jsontext
 
 from . import output
+from .help import group
 from .options import AsJson, StoreOption, open_store
 
 if TYPE_CHECKING:
     from traceflow.store import Dataset
 
-app = typer.Typer(help="Add, list, show and delete datasets.", no_args_is_help=True, rich_markup_mode=None)
+app = group("Add, list, show and delete datasets.")
 
 DatasetArgument = Annotated[
     str, typer.Argument(metavar="NAME[@VERSION]", help="The dataset; the version where it has several.")
@@ -100,7 +101,8 @@ def _show_task(row: dict[str, Any], as_json: bool) -> None:
         if value in (None, [], {}) or key == "files":
             continue
         text = jsontext.dumps(value).decode() if isinstance(value, dict | list) else value
-        output.write(f"{key:<16}{output.cell(text)}\n")
+        for n, line in enumerate(str(text).splitlines()):  # an instruction has lines
+            output.write(f"{'' if n else key:<16}{output.cell(line)}".rstrip() + "\n")
     for file in row["files"]:
         mark = "digest" if file["counted"] else ""
         target = f" -> {file['target']}" if file["target"] is not None else ""

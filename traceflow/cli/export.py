@@ -24,12 +24,15 @@ _SUMS = "SHA256SUMS"
 
 def export(
     jobs: Annotated[
-        list[str] | None, typer.Argument(help="The jobs: name, id, or the first 8 characters of it.", metavar="JOB...")
+        list[str] | None, typer.Argument(help="The jobs: name, id, or the first 8 characters of it.", metavar="JOB")
     ] = None,
     out: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", help="The archive, a folder for it, or a URL. Default: <job>.tar.gz here; - is stdout."
+            "--output",
+            "-o",
+            metavar="PATH|URL",
+            help="The archive, a folder for it, or a URL. Default: <job>.tar.gz here; - is stdout.",
         ),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Every job of the store, into the folder that -o names.")] = False,

@@ -6,7 +6,6 @@ and everything that it imports is small until the index cannot answer.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
@@ -157,13 +156,11 @@ def _marked(line: str, marks: list[tuple[int, int]]) -> str:
     """The part of the line around its first match, matches coloured on a terminal."""
     begin = max(marks[0][0] - _WIDTH // 2, 0) if marks and len(line) > _WIDTH else 0
     end = min(begin + _WIDTH, len(line)) if len(line) > _WIDTH else len(line)
-    colour = sys.stdout.isatty()
     out, at = ["…" if begin else ""], begin
     for a, b in marks:
         if a < at or b > end:
             continue
-        out += [output.cell(line[at:a]), "\x1b[1;31m" if colour else "", output.cell(line[a:b])]
-        out.append("\x1b[0m" if colour else "")
+        out += [output.cell(line[at:a]), output.painted(output.cell(line[a:b]), output.MATCH)]
         at = b
     out.append(output.cell(line[at:end]))
     return "".join(out) + ("…" if end < len(line) else "")

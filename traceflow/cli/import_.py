@@ -25,7 +25,7 @@ def import_(
     sources: Annotated[
         list[str],
         typer.Argument(
-            metavar="PATH|URL...", help="Harbor job folders, or archives of them (.tar.gz, .tar.zst, .tar, .zip)."
+            metavar="PATH|URL", help="Harbor job folders, or archives of them (.tar.gz, .tar.zst, .tar, .zip)."
         ),
     ],
     store: StoreOption = None,
@@ -47,7 +47,9 @@ def import_(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Do all of it but write.")] = False,
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", min=1, help="Processes that parse trials. Default: one for each CPU, for large jobs."),
+        typer.Option(
+            "--jobs", min=1, metavar="N", help="Processes that parse trials. Default: one for each CPU, for large jobs."
+        ),
     ] = None,
     limit: LimitValues = None,
     as_json: AsJson = False,
@@ -82,9 +84,12 @@ def import_(
                         workers=workers,
                     )
             except (TraceflowError, OSError) as failure:
-                if len(named) == 1:
-                    raise
                 error = failure if isinstance(failure, TraceflowError) else output.os_error(failure)
+                if error.code == "invalid_trial":
+                    what = "`traceflow validate` lists every one, --skip-invalid imports the others"
+                    error = TraceflowError(error.code, f"{error.message}; {what}", **error.details)
+                if len(named) == 1:
+                    raise error from failure
                 output.print_error(error, as_json)
                 refused += 1
                 continue

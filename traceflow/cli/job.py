@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import output
+from .help import group
 from .options import AsJson, StoreOption, open_store
 
 if TYPE_CHECKING:
     from traceflow.store import Manifest, Store
 
-app = typer.Typer(help="List, show, delete and search jobs.", no_args_is_help=True, rich_markup_mode=None)
+app = group("List, show, search, check and delete jobs.")
 
 JobArgument = Annotated[str, typer.Argument(help="The job: its name, its id, or the first 8 characters of it.")]
 
@@ -70,7 +71,8 @@ def show(job: JobArgument, store: StoreOption = None, as_json: AsJson = False) -
         output.write(f"{key:<18}{output.cell(document.get(key))}\n")
     for status, count in document["outcomes"].items():
         output.write(f"  {status:<16}{count}\n")
-    output.write("reported_totals   " + ", ".join(f"{k} {output.cell(v)}" for k, v in totals.items()) + "\n")
+    stated = ", ".join(f"{k} {output.cell(v)}" for k, v in totals.items() if v is not None)
+    output.write(f"reported_totals   {stated}".rstrip() + "\n")
     links = document.get("link_counts") or {}
     output.write("task_links        " + ", ".join(f"{k} {v}" for k, v in links.items()) + "\n")
     for row in document.get("task_links") or ():
@@ -166,8 +168,12 @@ def delete(
 def grep(
     job: JobArgument,
     pattern: Annotated[str, typer.Argument(help="An RE2 pattern over type and content, any case unless told.")],
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="At most so many trials.")] = 50,
-    cursor: Annotated[str | None, typer.Option("--cursor", help="Only trials after this trial id.")] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=200, metavar="N", help="At most so many trials, up to 200.")
+    ] = 50,
+    cursor: Annotated[
+        str | None, typer.Option("--cursor", metavar="TRIAL_ID", help="Only trials after this trial id.")
+    ] = None,
     type_: Annotated[list[str] | None, typer.Option("--type", help="Only events of this type. Repeatable.")] = None,
     fixed: Annotated[bool, typer.Option("-F", "--fixed-strings", help="The pattern is plain text.")] = False,
     case_sensitive: Annotated[bool, typer.Option("--case-sensitive", "-s", help="Case counts.")] = False,
@@ -177,7 +183,7 @@ def grep(
     """Search a job trial by trial, in the order of their ids: the exact count and the first five events of each."""
     from traceflow.query import job_grep
 
-    from .trial import summary
+    from .trial import event_line
 
     opened = open_store(store)
     found = job_grep(
@@ -198,8 +204,7 @@ def grep(
             continue
         output.write(f"{output.cell(trial.trial_name)}: {trial.match_count} event(s), {trial.trial_id}\n")
         for event in trial.events:
-            words = " ".join(summary(event)[:2000].split())[:140]
-            output.write(f"{event.seq:>8}  {event.type:<20}  {output.cell(words)}\n")
+            output.write(event_line(event, indent=2))
     if len(found) == limit and not as_json:
         output.note(f"more trials may match: go on with --cursor {found[-1].trial_id}")
     return 0 if found else 1

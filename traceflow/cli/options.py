@@ -14,9 +14,9 @@ StoreOption = Annotated[
     str | None,
     typer.Option(
         "--store",
+        metavar="URL",
         envvar="TRACEFLOW_STORE",
-        help="The store: a folder or a URL. Default: the user's data folder.",
-        show_envvar=True,
+        help="The store: a folder or a URL. Default: TRACEFLOW_STORE, else the user's data folder.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: one object a line for lists, one document else.")]
@@ -24,4 +24,4 @@ JobOption = Annotated[
     list[str] | None,
     typer.Option("--job", "-j", help="Only this job: its name, its id, or the first 8 characters of it. Repeatable."),
 ]
-Limit = Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most so many.")]
+Limit = Annotated[int | None, typer.Option("--limit", "-n", min=1, metavar="N", help="At most so many.")]

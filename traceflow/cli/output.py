@@ -12,16 +12,20 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO
 
 from traceflow_formats import jsontext
 from traceflow_formats.errors import TraceflowError
 
 __all__ = [
+    "MATCH",
     "cell",
+    "cut",
+    "label",
     "note",
     "os_error",
+    "painted",
     "print_error",
     "print_json",
     "print_table",
@@ -34,6 +38,24 @@ __all__ = [
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
+_LABEL = re.compile(r"(error|warning|skipped)\[\w+\]:")
+MATCH = "1;31"  # what a search found
+_LABELS = {"error": "1;31", "warning": "33", "skipped": "33"}
+
+
+def painted(text: str, code: str, stream: TextIO | None = None) -> str:
+    """A text in a colour of the terminal (SGR), where there is one that wants it (NO_COLOR, TERM=dumb)."""
+    stream = stream or sys.stdout
+    if not text or not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return f"\x1b[{code}m{text}\x1b[0m"
+
+
+def label(text: str, stream: TextIO | None = None) -> str:
+    """`error[code]:`, `warning[code]:` or `skipped[code]:`, so that it stands out on a terminal."""
+    return painted(text, _LABELS[text.partition("[")[0].rstrip(":")], stream)
+
+
 def write(text: str) -> None:
     """Text to stdout, as UTF-8 whatever the locale says."""
     sys.stdout.flush()
@@ -41,8 +63,13 @@ def write(text: str) -> None:
 
 
 def note(message: str) -> None:
-    """One message to stderr."""
-    sys.stderr.write(f"{cell(message)}\n")
+    """One message to stderr, after what was printed before it."""
+    with suppress(OSError):  # stdout has gone: the message is the more needed
+        sys.stdout.flush()
+    text = cell(message)
+    if found := _LABEL.match(text):
+        text = label(found[0], sys.stderr) + text[found.end() :]
+    sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
@@ -64,8 +91,9 @@ def print_error(error: TraceflowError, as_json: bool) -> None:
     """An error: one line on stderr, and with --json the object on stdout."""
     if as_json:
         body = {"code": error.code, "message": error.message, "details": error.details}
-        print_json({"error": body})
-        sys.stdout.flush()
+        with suppress(OSError):  # what went wrong may be stdout itself
+            print_json({"error": body})
+            sys.stdout.flush()
     note(str(error))
 
 
@@ -106,7 +134,7 @@ def print_table(
     """Rows under headings; returns how many.
 
     On a terminal that is too narrow the `optional` columns are left out, the first named first, then `flexible` gives
-    way, then the widest. A pipe gets everything.
+    way, then the widest; where that does not help, each row is a list of names and values. A pipe gets everything.
     """
     if not sys.stdout.isatty():
         write("\t".join(columns) + "\n")
@@ -121,13 +149,28 @@ def print_table(
     numeric = [all(not r[i] or _is_number(r[i]) for r in cells) for i in shown]
     kept = [widths[i] for i in shown]
     _fit(kept, [columns[i] for i in shown], flexible)
-    for line in ([c.upper() for c in columns], *cells):
+    if sum(kept) + 2 * (len(kept) - 1) > _room():
+        _print_records(columns, cells)
+        return len(cells)
+    heading = [c.upper() for c in columns]
+    for line in (heading, *cells):
         parts = [
             _cut(line[i], width).rjust(width) if number else _cut(line[i], width).ljust(width)
             for i, width, number in zip(shown, kept, numeric, strict=True)
         ]
-        write("  ".join(parts).rstrip() + "\n")
+        text = "  ".join(parts).rstrip()
+        write((painted(text, "1") if line is heading else text) + "\n")
     return len(cells)
+
+
+def _print_records(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Rows of very many columns: one below the other, each with what it has."""
+    width = max(map(len, columns))
+    for number, row in enumerate(rows, 1):
+        write(painted(f"ROW {number}", "1") + "\n")
+        for name, value in zip(columns, row, strict=True):
+            if value:
+                write(f"{name:<{width}}  {_cut(value, max(_room() - width - 2, 20))}\n")
 
 
 def _shown(widths: list[int], columns: Sequence[str], optional: Sequence[str]) -> list[int]:
@@ -137,6 +180,10 @@ def _shown(widths: list[int], columns: Sequence[str], optional: Sequence[str]) -
         if sum(widths[i] for i in shown) + 2 * (len(shown) - 1) <= _room():
             break
         shown.remove(columns.index(name))
+    for name in reversed(optional):  # a narrow one may have gone for nothing, when a wide one followed
+        number = columns.index(name)
+        if number not in shown and sum(widths[i] + 2 for i in shown) + widths[number] <= _room():
+            shown = sorted([*shown, number])
     return shown
 
 
@@ -161,6 +208,13 @@ def _fit(widths: list[int], columns: Sequence[str], flexible: str | None) -> Non
         if widths[at] <= 6:
             return
         widths[at] -= 1
+
+
+def cut(text: str, width: int, indent: int = 0) -> str:
+    """A text cut to `width`, and on a terminal to what is left of its line behind `indent` characters."""
+    if sys.stdout.isatty():
+        return _cut(text, max(min(width, _room() - indent), 20))
+    return text[:width]
 
 
 def _cut(text: str, width: int) -> str:

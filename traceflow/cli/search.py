@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -68,11 +67,9 @@ def _search(words: str, values: dict[str, Any]) -> int:
 
 
 def _marked(text: str, spans: list[tuple[int, int]]) -> str:
-    if not sys.stdout.isatty():
-        return output.cell(text)
     out, at = [], 0
     for start, end in spans:
         if start >= at:
-            out += [output.cell(text[at:start]), "\x1b[1;31m", output.cell(text[start:end]), "\x1b[0m"]
+            out += [output.cell(text[at:start]), output.painted(output.cell(text[start:end]), output.MATCH)]
             at = end
     return "".join(out) + output.cell(text[at:])

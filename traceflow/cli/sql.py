@@ -28,9 +28,12 @@ class Format(StrEnum):
 def sql(
     query: Annotated[str, typer.Argument(help="One SELECT over the views; - reads it from stdin. See docs/sql.md.")],
     format_: Annotated[
-        Format | None, typer.Option("--format", "-f", help="Default: by the ending of -o, else a table.")
+        Format | None,
+        typer.Option("--format", "-f", metavar="|".join(Format), help="Default: by the ending of -o, else a table."),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file, whole or not at all.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file, whole or not at all.")
+    ] = None,
     store: StoreOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json: one object a line.")] = False,
 ) -> None:
@@ -59,6 +62,8 @@ def sql(
         else:
             with atomic_file(out) as file:
                 _write(relation, chosen, file)
+    except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
     except duckdb.Error as error:
         raise explain_error(error) from None
 

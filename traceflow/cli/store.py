@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from . import output
+from .help import group
 from .options import AsJson, StoreOption, open_store
 
-app = typer.Typer(help="Look at a store, check it, clean it.", no_args_is_help=True, rich_markup_mode=None)
+app = group("Look at a store, check it, clean it.")
 
 
 @app.command()
@@ -50,7 +51,8 @@ def verify(
 @app.command()
 def gc(
     minutes: Annotated[
-        float, typer.Option("--minutes", min=0, help="Leave alone what was written to within so many minutes.")
+        float,
+        typer.Option("--minutes", min=0, metavar="N", help="Leave alone what was written to within so many minutes."),
     ] = 60,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     store: StoreOption = None,

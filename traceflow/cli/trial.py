@@ -11,13 +11,11 @@ from traceflow_formats.errors import TraceflowError
 from traceflow_formats.trace import TraceLine, text_of
 
 from . import output
+from .help import group
 from .options import AsJson, JobOption, Limit, StoreOption, open_store
 from .trialfiles import download, files, logs
 
-app = typer.Typer(help="List and show trials, and read their traces.", no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(files, name="files")
-app.command()(logs)
-app.command()(download)
+app = group("List and show trials, read their traces, and get at what they left behind.")
 
 TrialArgument = Annotated[str, typer.Argument(help="The trial: its name, its id, or the first 8 characters of it.")]
 OneJob = Annotated[str | None, typer.Option("--job", "-j", help="The job it belongs to, where the name is not enough.")]
@@ -64,12 +62,10 @@ def list_(
         for row in found:
             output.print_json(readable(row))
         return 0
-    output.print_table(
-        list(_COLUMNS),
-        ([row[c] for c in _COLUMNS.values()] for row in found),
-        flexible="trial",
-        optional=("job", "tools", "cached", "model", "steps", "agent"),
-    )
+    rows_ = ([row[c] for c in _COLUMNS.values()] for row in found)
+    optional = ("job", "tools", "cached", "model", "steps", "agent")
+    if not output.print_table(list(_COLUMNS), rows_, flexible="trial", optional=optional):
+        output.note(f"no such trials in {opened.url}" if wanted or job else f"no trials in {opened.url}")
     return 0
 
 
@@ -82,11 +78,11 @@ def show(trial: TrialArgument, job: OneJob = None, store: StoreOption = None, as
     if as_json:
         output.print_json(document, indent=True)
         return
-    for key, value in document.items():
-        if value is None or value == [] or value == {}:
-            continue
+    known = {key: value for key, value in document.items() if value not in (None, [], {})}
+    width = max(map(len, known)) + 2
+    for key, value in known.items():
         text = jsontext.dumps(value).decode() if isinstance(value, dict | list) else value
-        output.write(f"{key:<26}{output.cell(text)}\n")
+        output.write(f"{key:<{width}}{output.cell(text)}\n")
 
 
 @app.command()
@@ -94,10 +90,17 @@ def trace(
     trial: TrialArgument,
     type_: Annotated[list[str] | None, typer.Option("--type", help="Only events of this type. Repeatable.")] = None,
     grep: Annotated[
-        str | None, typer.Option("--grep", help="Only events whose type or content this RE2 pattern matches, any case.")
+        str | None,
+        typer.Option(
+            "--grep", metavar="PATTERN", help="Only events whose type or content this RE2 pattern matches, any case."
+        ),
     ] = None,
-    tail: Annotated[int | None, typer.Option("--tail", min=1, help="The last so many, oldest first.")] = None,
-    cursor: Annotated[int | None, typer.Option("--cursor", help="Only events after this position.")] = None,
+    tail: Annotated[
+        int | None, typer.Option("--tail", min=1, metavar="N", help="The last so many, oldest first.")
+    ] = None,
+    cursor: Annotated[
+        int | None, typer.Option("--cursor", metavar="SEQ", help="Only events after this position.")
+    ] = None,
     limit: Limit = None,
     job: OneJob = None,
     store: StoreOption = None,
@@ -116,10 +119,21 @@ def trace(
         if as_json:
             output.print_json({"seq": event.seq, "type": event.type, "data": event.data})
         else:
-            words = " ".join(summary(event)[:2000].split())[:140]  # one line: line feeds are blanks here
-            output.write(f"{event.seq:>6}  {event.type:<20}  {output.cell(words)}\n")
+            output.write(event_line(event))
         count += 1
     return 0 if count else 1
+
+
+app.command()(download)
+app.add_typer(files, name="files")
+app.command()(logs)
+
+
+def event_line(event: TraceLine, indent: int = 0) -> str:
+    """An event as one line: position, type, and what it says, cut to 140 characters and to the terminal."""
+    head = f"{'':{indent}}{event.seq:>6}  {event.type:<20}  "
+    words = output.cell(" ".join(summary(event)[:2000].split()))  # line feeds are blanks here
+    return f"{head}{output.cut(words, 140, len(head))}\n"
 
 
 def summary(event: TraceLine) -> str:

@@ -13,21 +13,19 @@ import typer
 from traceflow_formats.errors import TraceflowError
 
 from . import output
+from .help import group
 from .options import AsJson, StoreOption, open_store
 
 if TYPE_CHECKING:
     from traceflow.trialfiles import TrialFiles
 
-files = typer.Typer(
-    help="Browse the files of a trial: as they were imported, or in the capture of its file system.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+files = group("Browse the files of a trial: as they were imported, or in the capture of its file system.")
 
 TrialArgument = Annotated[str, typer.Argument(help="The trial: its name, its id, or the first 8 characters of it.")]
 OneJob = Annotated[str | None, typer.Option("--job", "-j", help="The job it belongs to, where the name is not enough.")]
 Source = Annotated[
-    str | None, typer.Option("--source", help="trial or capture. Default: the capture, where there is one.")
+    str | None,
+    typer.Option("--source", metavar="trial|capture", help="Which files. Default: the capture, where there is one."),
 ]
 Cursor = Annotated[str | None, typer.Option("--cursor", help="Go on after this one: next_cursor of the page before.")]
 
@@ -60,7 +58,7 @@ def status(trial: TrialArgument, job: OneJob = None, store: StoreOption = None, 
 def ls(
     trial: TrialArgument,
     path: Annotated[str, typer.Argument(help="The folder.")] = "/",
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Entries of a page, at most 1000.")] = 500,
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="Entries of a page, at most 1000.")] = 500,
     cursor: Cursor = None,
     source: Source = None,
     job: OneJob = None,
@@ -99,7 +97,10 @@ def cat(
     trial: TrialArgument,
     path: Annotated[str, typer.Argument(help="The file.")],
     range_: Annotated[
-        str | None, typer.Option("--range", help="bytes=a-b (both inclusive), bytes=a-, or bytes=-n for the last n.")
+        str | None,
+        typer.Option(
+            "--range", metavar="RANGE", help="bytes=a-b (both inclusive), bytes=a-, or bytes=-n for the last n."
+        ),
     ] = None,
     source: Source = None,
     job: OneJob = None,
@@ -128,7 +129,7 @@ def search(
     query: Annotated[str, typer.Argument(help="Text that a line holds; with --regex an RE2 pattern.")],
     path: Annotated[str, typer.Option("--path", help="Only in this folder or file.")] = "/",
     regex: Annotated[bool, typer.Option("--regex", help="The query is a pattern.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many hits, up to 1000.")] = 200,
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="At most so many hits, up to 1000.")] = 200,
     source: Source = None,
     job: OneJob = None,
     store: StoreOption = None,
@@ -150,8 +151,10 @@ def search(
 @files.command()
 def changes(
     trial: TrialArgument,
-    phase: Annotated[str, typer.Option("--phase", help="setup, agent, verifier or all.")] = "all",
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Items of a page, at most 1000.")] = 500,
+    phase: Annotated[
+        str, typer.Option("--phase", metavar="setup|agent|verifier|all", help="Only what changed in this phase.")
+    ] = "all",
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="Items of a page, at most 1000.")] = 500,
     cursor: Cursor = None,
     source: Source = None,
     job: OneJob = None,
@@ -175,7 +178,8 @@ def archive(
     trial: TrialArgument,
     path: Annotated[str, typer.Argument(help="The folder, or one file.")] = "/",
     out: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The .tar.gz, or a folder for it; - is stdout.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="PATH", help="The .tar.gz, or a folder for it; - is stdout."),
     ] = None,
     source: Source = None,
     job: OneJob = None,
@@ -199,9 +203,9 @@ def archive(
 
 def logs(
     trial: TrialArgument,
-    stream: Annotated[str, typer.Argument(help="agent, verifier or system.")],
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Lines of a page, at most 1000.")] = 1000,
-    cursor: Annotated[int | None, typer.Option("--cursor", help="Only lines after this one.")] = None,
+    stream: Annotated[str, typer.Argument(help="Which log: agent, verifier or system.")],
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="Lines of a page, at most 1000.")] = 1000,
+    cursor: Annotated[int | None, typer.Option("--cursor", metavar="SEQ", help="Only lines after this one.")] = None,
     job: OneJob = None,
     store: StoreOption = None,
     as_json: AsJson = False,
@@ -226,7 +230,7 @@ def download(
     trial: TrialArgument,
     out: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Where the trial's folder goes; of a stream the file."),
+        typer.Option("--output", "-o", metavar="PATH", help="Where the trial's folder goes; of a stream the file."),
     ] = None,
     stream: Annotated[
         str | None,

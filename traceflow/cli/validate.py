@@ -39,9 +39,9 @@ def validate(
         output.print_json(report.as_dict(), indent=True)
         return 0 if report.ok else 1
     for problem in report.problems:
-        output.write(f"{output.cell(_line('error', problem))}\n")
+        output.write(_line("error", problem))
     for warning in report.warnings:
-        output.write(f"{output.cell(_line('warning', warning))}\n")
+        output.write(_line("warning", warning))
     checked = "".join(f", {what} {count}" for what, count in report.checked.items())
     output.note(
         f"{report.path}: {report.kind}{checked}: {len(report.problems)} problem(s), {len(report.warnings)} warning(s)"
@@ -53,4 +53,4 @@ def _line(word: str, finding: Finding) -> str:
     place = finding.path if finding.line is None else f"{finding.path}:{finding.line}"
     code = f"[{finding.code}]" if finding.code else ""
     times = f" ({finding.count}x)" if finding.count > 1 else ""
-    return f"{place}: {word}{code}: {finding.message}{times}"
+    return f"{output.cell(place)}: {output.label(f'{word}{code}:')} {output.cell(finding.message)}{times}\n"

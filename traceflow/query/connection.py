@@ -151,13 +151,13 @@ def explain_error(error: duckdb.Error, connection: duckdb.DuckDBPyConnection | N
 
         close = difflib.get_close_matches(match[1].lower(), VIEWS, 2, 0.65)
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
-        hint += f" The views are {', '.join(VIEWS)}"
+        hint += f"{' The' if close else '; the'} views are {', '.join(VIEWS)}"
         return TraceflowError("invalid_input", f"there is no view {match[1]}{hint}", close=close)
     if isinstance(error, duckdb.BinderException) and connection is not None and (match := _NO_COLUMN.search(message)):
         close = _close_columns(connection, match[1])
         if close:
             hint = f"; did you mean {' or '.join(close)}?"
-        return TraceflowError("invalid_input", f"{_first(error)}{hint}", close=close)
+        return TraceflowError("invalid_input", f"{_first(error).rstrip('!')}{hint}", close=close)
     return TraceflowError("invalid_input", _tidy(message))
 
 
