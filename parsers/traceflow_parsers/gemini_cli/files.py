@@ -50,6 +50,7 @@ class _Survey:
     history: History = field(default_factory=History)
     spawned: dict[str, str] = field(default_factory=dict)  # subagent id -> the call that spawned it
     messages: dict[Path, int] = field(default_factory=dict)
+    last: bytes = b""  # how the line before began, where that was a message
 
 
 # -- recognising ------------------------------------------------------------------------------------------
@@ -231,10 +232,13 @@ def _surveyed(line: bytes, survey: _Survey) -> bool:
     history = survey.history
     head = _MESSAGE(line)
     if head is not None and (head[2] != b"gemini" or b'"agentId"' not in line):
-        history.message(f"{head[2].decode()}:{head[1].decode('utf-8', 'replace')}")
+        if head[0] != survey.last:  # most messages are written again with their calls
+            survey.last = head[0]
+            history.message(f"{head[2].decode()}:{head[1].decode('utf-8', 'replace')}")
         return head[2] in (b"user", b"gemini")
     if head is None and line.startswith(b'{"$set"') and b'"messages"' not in line and b'"sessionId"' not in line:
         return False
+    survey.last = b""
     try:
         record = orjson.loads(line)
     except ValueError:
