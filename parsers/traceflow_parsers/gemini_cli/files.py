@@ -30,6 +30,7 @@ _SLOTS = ("gemini-cli.trajectory.jsonl", "gemini-cli.trajectory.json")  # where 
 _SUFFIXES = (".jsonl", ".json")
 _MESSAGES = re.compile(r'"messages"\s*:\s*\[')
 _FOLDER = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}").fullmatch  # the harness writes no other names
+_TOUCHED = re.compile(rb'\{"\$set":\{"lastUpdated":"[^"\\]{0,64}"\}\}\s*').fullmatch  # stands after each message
 _MESSAGE = re.compile(rb'\{"id":"([^"\\]{1,200})","timestamp":"[^"\\]{0,64}","type":"(\w{1,20})"').match
 
 
@@ -221,7 +222,11 @@ def _one_line(text: str) -> bytes:
 def _survey(paths: list[Path]) -> _Survey:
     survey = _Survey()
     for path in paths:
-        survey.messages[path] = sum(_surveyed(line, survey) for line in session_lines(path))
+        spoken = 0
+        for line in session_lines(path):
+            if _TOUCHED(line) is None:
+                spoken += _surveyed(line, survey)
+        survey.messages[path] = spoken
     return survey
 
 

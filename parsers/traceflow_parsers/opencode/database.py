@@ -32,6 +32,7 @@ _SESSION_COLUMNS = (
 )  # fmt: skip
 _BROKEN = (sqlite3.Error, UnicodeDecodeError)  # names in a damaged schema may be no UTF-8
 _PART = b'{"row":"part","id":"%b","message_id":"%b","time":%d,"data":%b}'
+_BATCH = 1 << 20  # bytes
 _TRIES = 3
 _STEPS = 200_000_000  # instructions of SQLite's machine that one statement may take: minutes, not hours
 
@@ -98,17 +99,25 @@ class Database:
                 (session["id"],),
             )
             parts = connection.cursor()
+            ready: list[bytes] = []  # read in batches: SQLite and the parser taking turns at every row is slower
+            size = 0
             for message, time, raw in messages:
-                yield _message(message, time, raw)
+                ready.append(_message(message, time, raw))
                 parts.execute(
                     "SELECT id, time_created, data FROM part WHERE message_id = ? ORDER BY id", (_text(message),)
                 )
                 plain = _is_plain(message)
                 for part, moment, content in parts:
                     if plain and type(content) is bytes and content and type(moment) is int and _is_plain(part):
-                        yield _PART % (part, message, moment, content)
+                        row = _PART % (part, message, moment, content)
                     else:
-                        yield _framed(b"part", content, id=_text(part), message_id=_text(message), time=moment)
+                        row = _framed(b"part", content, id=_text(part), message_id=_text(message), time=moment)
+                    ready.append(row)
+                    size += len(row)
+                    if size > _BATCH:
+                        yield from ready
+                        ready, size = [], 0
+            yield from ready
 
     # -- the copy ----------------------------------------------------------------------------------------
 
