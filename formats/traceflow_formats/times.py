@@ -10,6 +10,7 @@ __all__ = ["epoch_us", "normal_time", "time_of_number"]
 
 _PLAIN = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?Z\Z")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLIS = 100_000_000_000  # an epoch number from here on is in milliseconds
 _OLDEST = 946_684_800  # 2000-01-01: an epoch number below it is no time of an agent run
 _NEWEST = 4_102_444_800  # 2100-01-01
 
@@ -42,26 +43,30 @@ def normal_time(value: object) -> tuple[str | None, bool]:
 
 def time_of_number(value: int | float) -> str:
     """The time of an epoch number in seconds or milliseconds. Raises ValueError outside the years 2000 to 2100."""
-    if value >= 100_000_000_000 or value <= -100_000_000_000:
-        millis, seconds = value, value / 1000
-    else:
-        millis, seconds = value * 1000, value
+    if value.__class__ is int:
+        millis = value if value >= _MILLIS or value <= -_MILLIS else value * 1000
+        whole, rest = millis // 1000, millis % 1000
+        if not _OLDEST <= whole < _NEWEST:
+            raise ValueError(f"{value} is no time of the years 2000 to 2100")
+        return f"{_second(whole)}.{rest:03d}Z" if rest else f"{_second(whole)}Z"
+    seconds, moment = (value / 1000, value) if abs(value) >= _MILLIS else (value, value * 1000)
     if not _OLDEST <= seconds < _NEWEST:
         raise ValueError(f"{value} is no time of the years 2000 to 2100")
-    if millis.__class__ is int:
-        minute, rest = divmod(millis, 60_000)
-        second, micros = rest // 1000, rest % 1000 * 1000
-    else:
-        minute, rest = divmod(round(millis * 1000), 60_000_000)
-        second, micros = divmod(rest, 1_000_000)
-    if not micros:
-        return f"{_minute(minute)}:{second:02d}Z"
+    whole, micros = divmod(round(moment * 1000), 1_000_000)
     if micros % 1000:
-        return f"{_minute(minute)}:{second:02d}.{micros:06d}Z"
-    return f"{_minute(minute)}:{second:02d}.{micros // 1000:03d}Z"
+        return f"{_second(whole)}.{micros:06d}Z"
+    return f"{_second(whole)}.{micros // 1000:03d}Z" if micros else f"{_second(whole)}Z"
 
 
-@lru_cache(maxsize=64)  # the records of a trace follow each other: most stand in the minute of their neighbours
+# The records of a trace follow each other: most stand in the second of a neighbour, and nearly all in its minute.
+
+
+@lru_cache(maxsize=64)
+def _second(number: int) -> str:
+    return f"{_minute(number // 60)}:{number % 60:02d}"
+
+
+@lru_cache(maxsize=64)
 def _minute(number: int) -> str:
     return (_EPOCH + timedelta(minutes=number)).isoformat()[:16]
 

@@ -173,8 +173,8 @@ class Emitter:
             self.plan(shown.plan, time, message_id)
         if self._early and (early := self._early.pop(key, None)):
             self._out.extend(early)
-            if not self.copied:
-                self._close(key)
+            if not self.copied and (left := self._open.pop(key) - 1):
+                self._open[key] = left
 
     def result(
         self,
@@ -202,8 +202,8 @@ class Emitter:
         key = call_id if self.agent_id is None else (self.agent_id, call_id)
         if key in self._open:
             self._out.append(event)
-            if final:
-                self._close(key)
+            if final and (left := self._open.pop(key) - 1):
+                self._open[key] = left
         elif hash(key) in self._known:
             self._out.append(event)
         else:
@@ -328,13 +328,6 @@ class Emitter:
         if held is not None and held[0] != message_id:
             self._out.append(held[1])
             del self._usage[self.agent_id]
-
-    def _close(self, key: _Key) -> None:
-        left = self._open[key] - 1
-        if left:
-            self._open[key] = left
-        else:
-            del self._open[key]
 
     def _event(
         self,

@@ -30,6 +30,7 @@ _SLOTS = ("gemini-cli.trajectory.jsonl", "gemini-cli.trajectory.json")  # where 
 _SUFFIXES = (".jsonl", ".json")
 _MESSAGES = re.compile(r'"messages"\s*:\s*\[')
 _FOLDER = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}").fullmatch  # the harness writes no other names
+_TOUCHED = re.compile(rb'\{"\$set":\{"lastUpdated":"[^"\\]{0,64}"\}\}\s*').fullmatch  # stands after each message
 _MESSAGE = re.compile(rb'\{"id":"([^"\\]{1,200})","timestamp":"[^"\\]{0,64}","type":"(\w{1,20})"').match
 
 
@@ -50,6 +51,7 @@ class _Survey:
     history: History = field(default_factory=History)
     spawned: dict[str, str] = field(default_factory=dict)  # subagent id -> the call that spawned it
     messages: dict[Path, int] = field(default_factory=dict)
+    last: bytes = b""  # how the line before began, where that was a message
 
 
 # -- recognising ------------------------------------------------------------------------------------------
@@ -220,7 +222,11 @@ def _one_line(text: str) -> bytes:
 def _survey(paths: list[Path]) -> _Survey:
     survey = _Survey()
     for path in paths:
-        survey.messages[path] = sum(_surveyed(line, survey) for line in session_lines(path))
+        spoken = 0
+        for line in session_lines(path):
+            if _TOUCHED(line) is None:
+                spoken += _surveyed(line, survey)
+        survey.messages[path] = spoken
     return survey
 
 
@@ -231,10 +237,13 @@ def _surveyed(line: bytes, survey: _Survey) -> bool:
     history = survey.history
     head = _MESSAGE(line)
     if head is not None and (head[2] != b"gemini" or b'"agentId"' not in line):
-        history.message(f"{head[2].decode()}:{head[1].decode('utf-8', 'replace')}")
+        if head[0] != survey.last:  # most messages are written again with their calls
+            survey.last = head[0]
+            history.message(f"{head[2].decode()}:{head[1].decode('utf-8', 'replace')}")
         return head[2] in (b"user", b"gemini")
     if head is None and line.startswith(b'{"$set"') and b'"messages"' not in line and b'"sessionId"' not in line:
         return False
+    survey.last = b""
     try:
         record = orjson.loads(line)
     except ValueError:

@@ -32,6 +32,7 @@ _SILENT = frozenset(
         "PlanDisplay", "QuestionRequest", "QuestionResponse", "ToolCallRequest",
     }
 )  # fmt: skip
+_BETWEEN = _SILENT | {"ToolCallPart", "ToolResult", "StatusUpdate"}  # may come while arguments are streamed
 
 
 @dataclass(slots=True)
@@ -108,15 +109,12 @@ class WireParser(JsonLineParser):
         return known
 
     def _event(self, agent: _Agent, kind: str, payload: dict[str, Any], time: str | None) -> Line:
-        if (tell := _TELLERS.get(kind)) is not None:
-            return tell(self, agent, payload, time)
-        if kind in _SILENT:
-            return _PARSED
-        if agent.pending is not None:
+        if agent.pending is not None and kind not in _BETWEEN:
             self._flush(agent)
-        if (tell := _FLUSHING.get(kind)) is not None:
+        tell = _TELLERS.get(kind)
+        if tell is not None:
             return tell(self, agent, payload, time)
-        return Line.UNKNOWN
+        return _PARSED if kind in _SILENT else Line.UNKNOWN
 
     # -- turns -------------------------------------------------------------------------------------------
 
@@ -191,11 +189,14 @@ class WireParser(JsonLineParser):
 
     def _call(self, agent: _Agent, payload: dict[str, Any], time: str | None) -> Line:
         step = agent.step or self._begin_step(agent)
-        function = as_dict(payload.get("function"))
-        arguments = function.get("arguments")
-        text = arguments if isinstance(arguments, str) else "" if arguments is None else _dumped(arguments)
-        call_id = as_text(payload.get("id")) or f"{step}-{self.report.line}"
-        name = as_text(function.get("name")) or "unknown"
+        function, call_id = as_dict(payload.get("function")), payload.get("id")
+        name, text = function.get("name"), function.get("arguments")
+        if type(text) is not str:
+            text = "" if text is None else jsontext.dumps(text).decode()
+        if type(call_id) is not str or not call_id:
+            call_id = f"{step}-{self.report.line}"
+        if type(name) is not str or not name:
+            name = "unknown"
         given = plain_input(text)
         if given is not None:
             agent.spoke = True
@@ -271,16 +272,14 @@ class WireParser(JsonLineParser):
 
 _Teller = Callable[[WireParser, _Agent, dict[str, Any], str | None], Line]
 _TELLERS: dict[str, _Teller] = {
-    "ToolCallPart": WireParser._more,
-    "ToolResult": WireParser._result,
-    "StatusUpdate": WireParser._status,
-}
-_FLUSHING: dict[str, _Teller] = {  # these show that nothing more will come of the last call
     "TurnBegin": WireParser._turn,
     "SteerInput": WireParser._turn,
     "StepBegin": WireParser._step,
     "ContentPart": WireParser._content,
     "ToolCall": WireParser._call,
+    "ToolCallPart": WireParser._more,
+    "ToolResult": WireParser._result,
+    "StatusUpdate": WireParser._status,
     "TurnEnd": WireParser._end_turn,
     "StepInterrupted": WireParser._interrupted,
     "StepRetry": WireParser._retried,
@@ -299,7 +298,3 @@ def _is_whole(arguments: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _dumped(value: object) -> str:
-    return jsontext.dumps(value).decode()

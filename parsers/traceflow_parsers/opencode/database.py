@@ -7,7 +7,6 @@ does not end is stopped.
 
 from __future__ import annotations
 
-import re
 import shutil
 import sqlite3
 import tempfile
@@ -32,8 +31,8 @@ _SESSION_COLUMNS = (
     "tokens_cache_read", "tokens_cache_write", "revert", "agent", "time_created", "time_updated",
 )  # fmt: skip
 _BROKEN = (sqlite3.Error, UnicodeDecodeError)  # names in a damaged schema may be no UTF-8
-_PLAIN = re.compile(rb"[A-Za-z0-9_-]+").fullmatch
-_PART = b'{"row":"part","id":"%b","message_id":"%b","time":%d,"data":%b}'  # what `_framed` gives for plain ids
+_PART = b'{"row":"part","id":"%b","message_id":"%b","time":%d,"data":%b}'
+_BATCH = 1 << 20  # bytes
 _TRIES = 3
 _STEPS = 200_000_000  # instructions of SQLite's machine that one statement may take: minutes, not hours
 
@@ -100,17 +99,25 @@ class Database:
                 (session["id"],),
             )
             parts = connection.cursor()
+            ready: list[bytes] = []  # read in batches: SQLite and the parser taking turns at every row is slower
+            size = 0
             for message, time, raw in messages:
-                yield _framed(b"message", raw, id=_text(message), time=time)
+                ready.append(_message(message, time, raw))
                 parts.execute(
                     "SELECT id, time_created, data FROM part WHERE message_id = ? ORDER BY id", (_text(message),)
                 )
-                plain = _PLAIN(message) is not None
+                plain = _is_plain(message)
                 for part, moment, content in parts:
-                    if plain and type(moment) is int and type(content) is bytes and _PLAIN(part):
-                        yield _PART % (part, message, moment, content or b"null")
+                    if plain and type(content) is bytes and content and type(moment) is int and _is_plain(part):
+                        row = _PART % (part, message, moment, content)
                     else:
-                        yield _framed(b"part", content, id=_text(part), message_id=_text(message), time=moment)
+                        row = _framed(b"part", content, id=_text(part), message_id=_text(message), time=moment)
+                    ready.append(row)
+                    size += len(row)
+                    if size > _BATCH:
+                        yield from ready
+                        ready, size = [], 0
+            yield from ready
 
     # -- the copy ----------------------------------------------------------------------------------------
 
@@ -196,7 +203,19 @@ class _Reading:
             self._connection = None
 
 
+def _message(message: Any, time: Any, data: Any) -> bytes:
+    if _is_plain(message) and type(data) is bytes and data and type(time) is int:
+        return b'{"row":"message","id":"%b","time":%d,"data":%b}' % (message, time, data)
+    return _framed(b"message", data, id=_text(message), time=time)
+
+
+def _is_plain(name: Any) -> bool:
+    """Whether an id is as OpenCode makes them: it stands in JSON as it is."""
+    return type(name) is bytes and name.translate(None, b"_-").isalnum()
+
+
 def _framed(row: bytes, data: object, **frame: object) -> bytes:
+    """A row of which not all is as OpenCode writes it."""
     head = jsontext.dumps({key: value for key, value in frame.items() if value is not None})
     return b'{"row":"%s",%s,"data":%s}' % (row, head[1:-1] or b'"id":null', _bytes(data) or b"null")
 

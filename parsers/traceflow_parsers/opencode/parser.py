@@ -16,7 +16,7 @@ from ..emit import text_block
 from ..facts import as_dict, as_text, count
 from ..source import Harness
 from .files import is_database, session_at, sessions_in
-from .parts import HARNESS_NAME, PartsParser, image_of, usage_of
+from .parts import HARNESS_NAME, PartsParser, image_of, stated, usage_of
 
 __all__ = ["HARNESS", "OpencodeSession", "OpencodeStdout"]
 
@@ -27,6 +27,7 @@ _EVENTS = {
     "tool_use": "tool",
     "step_finish": "step-finish",
 }
+_MOST_HELD = 1_000  # parts of one step: memory stays bounded where no step ever ends
 _SILENT_PARTS = frozenset({"snapshot", "patch", "agent"})
 _IN_ROW = ("data",)
 _PARSED = Line.PARSED
@@ -71,28 +72,28 @@ class OpencodeStdout(PartsParser):
         self._open = False  # a step is under way, or the next one is due
 
     def record(self, record: dict[str, Any]) -> Line:
-        kind, session = record.get("type"), as_text(record.get("sessionID"))
-        if session is None or not isinstance(kind, str):
+        kind, session = record.get("type"), record.get("sessionID")
+        if type(session) is not str or not session or type(kind) is not str:
             return Line.UNKNOWN
-        time = self.time(record.get("timestamp"))
-        if kind in ("error", "done"):
+        time, part = self.time(record.get("timestamp")), record.get("part")
+        if kind == "error" or kind == "done":
             self._begin(session)
             self._release()
             self._open = False
             if kind == "error":
                 self.failure(record.get("error"), time)
-            return Line.PARSED
-        part = as_dict(record.get("part"))
-        if kind not in _EVENTS or not part:
+            return _PARSED
+        told = _EVENTS.get(kind)
+        if told is None or type(part) is not dict or not part:
             return Line.UNKNOWN
         self._begin(session)
-        part_id = as_text(part.get("id"))
-        if part_id is not None:
+        part_id = part.get("id")
+        if type(part_id) is str and part_id:
             if part_id in self._seen:
                 return Line.DUPLICATE
             self._seen.add(part_id)
-        self._part(_EVENTS[kind], part, time)
-        return Line.PARSED
+        self._part(told, part, time)
+        return _PARSED
 
     def end_part(self) -> None:
         self._release()
@@ -105,16 +106,17 @@ class OpencodeStdout(PartsParser):
         self.emit.session_id = session
 
     def _part(self, kind: str, part: dict[str, Any], time: str | None) -> None:
-        message = as_text(part.get("messageID")) or "message"
+        message, calls = as_text(part.get("messageID")) or "message", self._calls
         if kind == "text" and part.get("synthetic") is True:
             goes_on = as_dict(part.get("metadata")).get("compaction_continue") is True
             self._release(summary=goes_on and self._finished)
             self._calls, self._finished = None, False
             self.emit.user(text_block(as_text(part.get("text")) or ""), time, message, injected=_injected(part))
             return
-        if self._calls is None or self._calls.message != message:
+        if calls is None or calls.message != message:
             self._release()
-            self._calls, self._finished = _Calls(message), False
+            calls = self._calls = _Calls(message)
+            self._finished = False
         elif kind == "step-start":
             self._release()
             self._finished = False
@@ -123,12 +125,16 @@ class OpencodeStdout(PartsParser):
         if kind == "step-finish":
             self._finished = True
             self._open = part.get("reason") == "tool-calls"
-            if self._open or self._calls.spoke or any(held[0] == "tool" for held in self._held):
+            if self._open or calls.spoke or any(held[0] == "tool" for held in self._held):
                 self._release()  # what has called a tool is no summary
+        elif len(self._held) >= _MOST_HELD:
+            self._release()
 
     def _release(self, summary: bool = False) -> None:
-        held, self._held = self._held, []
         calls = self._calls
+        if not self._held and not summary:
+            return
+        held, self._held = self._held, []
         if calls is None:
             return
         if summary:
@@ -137,24 +143,20 @@ class OpencodeStdout(PartsParser):
         if all(isinstance(part.get("id"), str) for _, part, _ in held):
             held.sort(key=lambda item: cast(str, item[1]["id"]))
         for kind, part, time in held:
-            text = as_text(part.get("text"))
-            begun = self.moment(as_dict(part.get("time")).get("start"), time)
-            if kind == "step-start":
+            if kind == "tool":
+                calls.spoke = True
+                self.tool(part, calls.id, None, time, "part")
+            elif kind == "step-start":
                 calls.step()
             elif kind == "step-finish":
                 calls.closed = True
-                flag = True if summary else None
-                self.tokens(
-                    part.get("tokens"), part.get("cost"), calls.id, None, time,
-                    compaction=flag, stopReason=as_text(part.get("reason")),
-                )  # fmt: skip
-            elif kind == "tool":
+                said = stated(summary, part.get("reason"))
+                self.tokens(part.get("tokens"), part.get("cost"), calls.id, None, time, said)
+            elif not summary and type(text := part.get("text")) is str and text:
                 calls.spoke = True
-                self.tool(part, calls.id, None, time, "part")
-            elif text is not None and not summary:
-                calls.spoke = True
+                begun = self.moment(as_dict(part.get("time")).get("start"), time)
                 if kind == "text":
-                    self.emit.message(text_block(text), begun, None, calls.id)
+                    self.emit.message({"type": "text", "text": text}, begun, None, calls.id)
                 else:
                     self.emit.thought(text, begun, None, calls.id)
 
@@ -168,6 +170,7 @@ class OpencodeSession(PartsParser):
         super().__init__()
         self._info: dict[str, Any] = {}  # the message in hand
         self._model: str | None = None
+        self._provider: str | None = None
         self._summary = False  # it is the summary of a compaction
         self._tellers: Mapping[str, _Teller] = {}  # what tells its parts, by their type
         self._calls: _Calls | None = None
@@ -196,19 +199,18 @@ class OpencodeSession(PartsParser):
         row_id = record.get("id")
         if type(row_id) is not str or not row_id:
             row_id = as_text(data.get("id"))
+        stamp = record["time"] if "time" in record else data.get("time_created")
         if row == "part":
-            message = as_text(record.get("message_id")) or as_text(data.get("messageID")) or "message"
-            known = self._part(row_id, message, data, record.get("time", data.get("time_created")), _IN_ROW)
-        elif row == "message":
-            known = self._message(row_id, data, record.get("time", data.get("time_created")))
-        elif row == "session":
-            self._session(data)
-            return _PARSED
-        else:
+            message = record.get("message_id")
+            if type(message) is not str or not message:
+                message = as_text(data.get("messageID")) or "message"
+            return self._part(row_id, message, data, stamp, record)
+        if row == "message":
+            return self._message(row_id, data, stamp)
+        if row != "session":
             return Line.UNKNOWN
-        if known is Line.UNKNOWN and row == "part" and isinstance(data.get("type"), str):
-            record["type"] = f"part {data['type']}"  # the name under which the report counts it
-        return known
+        self._session(data)
+        return _PARSED
 
     def _bare(self, data: dict[str, Any]) -> Line:
         """A message or part without a frame."""
@@ -216,10 +218,7 @@ class OpencodeSession(PartsParser):
             return self._message(as_text(data.get("id")), data, None)
         if (message := as_text(data.get("messageID"))) is None:
             return Line.UNKNOWN
-        known = self._part(as_text(data.get("id")), message, data, None, ())
-        if known is Line.UNKNOWN and isinstance(data.get("type"), str):
-            data["type"] = f"part {data['type']}"
-        return known
+        return self._part(as_text(data.get("id")), message, data, None, data)
 
     def end_part(self) -> None:
         self._end_message()
@@ -274,17 +273,14 @@ class OpencodeSession(PartsParser):
     def _begin_message(self, message: str, info: dict[str, Any], row_time: object, session: str | None) -> None:
         self._know(session)
         self._info = info
-        self._model = as_text(info.get("modelID"))
+        self._model, self._provider = as_text(info.get("modelID")), as_text(info.get("providerID"))
         self._summary = info.get("summary") is True
         self._tellers = _OF_A_PERSON if info.get("role") == "user" else _OF_THE_MODEL
         self._calls = _Calls(message)
-        created = as_dict(info.get("time")).get("created")
+        created: Any = as_dict(info.get("time")).get("created")
         self._time = self.time(created) or self.time(row_time)
         # A fork copies the messages of another session: they are older than the session they stand in.
-        self.emit.copied = (
-            self._born is not None and isinstance(created, int | float) and not isinstance(created, bool)
-            and created < self._born
-        )  # fmt: skip
+        self.emit.copied = self._born is not None and type(created) in (int, float) and created < self._born
         if self._revert is not None and self._revert[0] == message and self._revert[1] is None:
             self.emit.abandoned = True
         if (system := as_text(info.get("system"))) is not None:
@@ -313,29 +309,29 @@ class OpencodeSession(PartsParser):
             self.emit.user(text_block(text), self._time, self._calls.message, injected=kind)
 
     def _end_assistant(self, calls: _Calls, info: dict[str, Any]) -> None:
-        done = self.moment(as_dict(info.get("time")).get("completed"), self._time)
-        summary = info.get("summary") is True
-        failed = info.get("error") is not None
+        times = as_dict(info.get("time"))
+        summary, failed = self._summary, info.get("error") is not None
+        done = self._time
+        if summary or failed or not calls.counted:
+            done = self.moment(times.get("completed"), done)
         if summary and (self._texts or not failed):
             facts = self._compaction or {"trigger": "auto"}
             self.emit.user(text_block("\n".join(self._texts)), done, compaction=facts)
         if summary:
             self._compaction = None
         if not calls.counted:
-            flag = True if summary else None
-            reason = as_text(info.get("finish"))
-            self._tokens(info.get("tokens"), info.get("cost"), calls.id, done, compaction=flag, stopReason=reason)
+            self._tokens(info.get("tokens"), info.get("cost"), calls.id, done, stated(summary, info.get("finish")))
         if failed:
             self.failure(info.get("error"), done)
         if self.part.agent_id is None:
-            self._cut = not failed and "time" in info and "completed" not in as_dict(info.get("time"))
+            self._cut = not failed and "time" in info and "completed" not in times
 
     # -- parts -------------------------------------------------------------------------------------------
 
     def _part(
-        self, part_id: str | None, message: str, part: dict[str, Any], stamp: object, path: tuple[str, ...]
+        self, part_id: str | None, message: str, part: dict[str, Any], stamp: object, record: dict[str, Any]
     ) -> Line:
-        """A part of a message. `stamp` is the time of its row as it stands, `path` leads to the part in the line."""
+        """A part of a message. `stamp` is the time of its row as it stands, `record` what it came in."""
         kind = part.get("type")
         if type(kind) is not str:
             return Line.UNKNOWN
@@ -353,11 +349,14 @@ class OpencodeSession(PartsParser):
         if self._revert is not None and self._revert == (message, part_id):
             self.emit.abandoned = True
         tell = self._tellers.get(kind)
-        if tell is None:
-            return _PARSED if kind in _SILENT_PARTS else Line.UNKNOWN
-        self._stamp, self._path = stamp, path
-        tell(self, calls, part)
-        return _PARSED
+        if tell is not None:
+            self._stamp, self._path = stamp, () if part is record else _IN_ROW
+            tell(self, calls, part)
+            return _PARSED
+        if kind in _SILENT_PARTS:
+            return _PARSED
+        record["type"] = f"part {kind}"  # the name under which the report counts it
+        return Line.UNKNOWN
 
     def _when(self) -> str | None:
         """The time of the part in hand, from its row or its message."""
@@ -407,9 +406,8 @@ class OpencodeSession(PartsParser):
     def _finished(self, calls: _Calls, part: dict[str, Any]) -> None:
         calls.closed = True
         cost = part.get("cost", self._info.get("cost") if calls.number == 1 else None)
-        flag = True if self._summary else None
-        reason = as_text(part.get("reason"))
-        if self._tokens(part.get("tokens"), cost, calls.id, self._when(), compaction=flag, stopReason=reason):
+        said = stated(self._summary, part.get("reason"))
+        if self._tokens(part.get("tokens"), cost, calls.id, self._when(), said):
             calls.counted = True
 
     def _retried(self, calls: _Calls, part: dict[str, Any]) -> None:
@@ -422,11 +420,12 @@ class OpencodeSession(PartsParser):
             begun = self.moment(as_dict(part.get("time")).get("start"), None) or self._when()
             self.emit.message(block, begun, self._model, calls.id)
 
-    def _tokens(self, tokens: object, cost: object, message: str, time: str | None, **extra: Any) -> bool:
-        if isinstance(cost, int | float) and not isinstance(cost, bool):
+    def _tokens(self, tokens: object, cost: object, message: str, time: str | None, said: dict[str, Any]) -> bool:
+        if type(cost) is float or type(cost) is int:
             self._priced = True
-        provider = as_text(self._info.get("providerID"))
-        return self.tokens(tokens, cost, message, self._model, time, provider=provider, **extra)
+        if self._provider is not None:
+            said = {"provider": self._provider, **said}
+        return self.tokens(tokens, cost, message, self._model, time, said)
 
 
 _Teller = Callable[[OpencodeSession, _Calls, dict[str, Any]], None]

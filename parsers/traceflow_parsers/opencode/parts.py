@@ -17,7 +17,7 @@ from ..emit import image_block, text_block
 from ..facts import as_dict, as_list, as_text, count, facts
 from ..tools.opencode import show
 
-__all__ = ["HARNESS_NAME", "PartsParser", "usage_of"]
+__all__ = ["HARNESS_NAME", "PartsParser", "image_of", "stated", "usage_of"]
 
 HARNESS_NAME = "opencode"
 _BUCKETS = ("input", "output", "reasoning", "total")
@@ -98,27 +98,29 @@ class PartsParser(JsonLineParser):
         if type(exit_code) is not int:
             exit_code = None
         failed = status == "error" or bool(exit_code) or name == "invalid"  # `invalid` answers an unknown tool
-        self.emit.result(
-            call_id,
-            _result(state),
-            status="failed" if failed else "completed",
-            time=self.moment(times.get("end"), otherwise),
-            raw_output=facts(metadata, _TEXTS),
-            message_id=message,
-            exitCode=exit_code,
-            durationMs=_duration(times),
-        )
+        extra: dict[str, Any] = {} if exit_code is None else {"exitCode": exit_code}
+        if (spent := _duration(times)) is not None:
+            extra["durationMs"] = spent
+        known, time = facts(metadata, _TEXTS), self.moment(times.get("end"), otherwise)
+        status = "failed" if failed else "completed"
+        self.emit.result(call_id, _result(state), status, time, known, None, message, **extra)
 
     def tokens(
-        self, tokens: object, cost: object, message: str, model: str | None, time: str | None, **extra: Any
+        self,
+        tokens: object,
+        cost: object,
+        message: str,
+        model: str | None,
+        time: str | None,
+        said: dict[str, Any],
     ) -> bool:
-        """The usage of a call, if any is stated; says whether it was."""
+        """The usage of a call with what is `said` beside it, if any is stated; says whether it was."""
         usage, inclusive = usage_of(tokens, cost)
         if inclusive:
             self.report.warn("inclusive_tokens", "token buckets overlap: input holds the cache, output the reasoning")
         if usage is None:
             return False
-        self.emit.usage(usage, message, time, model, **extra)
+        self.emit.usage(usage, message, time, model, **said)
         return True
 
     def failure(self, error: object, time: str | None, retried: bool = False) -> None:
@@ -134,14 +136,21 @@ class PartsParser(JsonLineParser):
         self.emit.error(words, fatal=not retried, time=time, retried=flag, errorName=name, statusCode=status)
 
 
+def stated(summary: bool, reason: object) -> dict[str, Any]:
+    """What stands beside the usage of a call: whether it wrote a summary, and why it stopped."""
+    said: dict[str, Any] = {"compaction": True} if summary else {}
+    if isinstance(reason, str) and reason:
+        said["stopReason"] = reason
+    return said
+
+
 def _result(state: dict[str, Any]) -> list[dict[str, Any]]:
     value = state.get("error") if state.get("status") == "error" else state.get("output")
     text = value if isinstance(value, str) else "" if value is None else jsontext.dumps(value).decode()
     blocks = [text_block(text)] if text else []
-    for item in as_list(state.get("attachments")):
-        block = image_of(as_dict(item))
-        if block is not None:
-            blocks.append(block)
+    if "attachments" in state:
+        images = (image_of(as_dict(item)) for item in as_list(state["attachments"]))
+        blocks += [image for image in images if image is not None]
     return blocks
 
 

@@ -27,7 +27,9 @@ def show(name: str, arguments: object) -> Shown:
     view = _VIEWS.get(_SAME.get(name, name))
     if view is None:
         return Shown("other", name)
-    path = _text(given, "path") or _text(given, "file_path")
+    path = given.get("path")
+    if not isinstance(path, str) or not path:
+        path = _text(given, "file_path")
     return view(given, path, [{"path": path}] if path else None)
 
 
