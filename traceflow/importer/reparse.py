@@ -22,10 +22,10 @@ from ..limits import Limits
 from ..store import FileRow, Manifest, Store
 from ..store.packs import PackReader
 from ..store.swap import stored_row
-from .job import PARSERS
 from .parse import TrialTask
 from .report import ImportReport, Warnings
 from .reviews import job_reviews
+from .stale import PARSERS
 from .trials import Trial, outline, write_trial
 from .workers import Workers, parsed_trials
 

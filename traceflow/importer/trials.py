@@ -37,6 +37,8 @@ from .workers import ParsedTrials
 __all__ = ["Read", "Trial", "link_trials", "outline", "read_trials", "write_trial"]
 
 Read = Callable[[str], bytes | None]
+_NOTHING: Mapping[str, Any] = {}
+_NO_REWARDS = Rewards({})
 
 
 @dataclass
@@ -115,9 +117,9 @@ def _read_one(tree: Tree, trial: Trial, limits: Limits, skip_invalid: bool, warn
 def outline(record: TrialRecord) -> TrialRecord:
     """What is kept of a record until all trials are written: names and token counts. The whole is read again for
     its row, so that the records of ten thousand trials are never in memory at once."""
-    steps = tuple(replace(step, rewards=Rewards({}), exception=None) for step in record.steps)
-    bare = replace(record, rewards=Rewards({}), exception=None, phases={}, steps=steps, x_evolve=None)
-    return replace(bare, task_id={}, config={}, raw={})
+    steps = tuple(replace(step, rewards=_NO_REWARDS, exception=None) for step in record.steps)
+    bare = replace(record, rewards=_NO_REWARDS, exception=None, phases=_NOTHING, steps=steps, x_evolve=None)
+    return replace(bare, task_id=_NOTHING, config=_NOTHING, raw=_NOTHING)
 
 
 def link_trials(trials: list[Trial], linking: Linker) -> None:
