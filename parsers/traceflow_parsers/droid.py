@@ -452,6 +452,7 @@ def _is_stdout_line(record: dict[str, Any]) -> bool:
 
 HARNESS = Harness(
     name=_NAME,
+    version=1,
     stdout_names=("droid.txt",),
     is_stdout=_is_stdout,
     is_session=_is_session,

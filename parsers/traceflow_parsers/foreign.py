@@ -16,7 +16,9 @@ from traceflow_formats.trace import GATEWAY_SEQ, Event, TraceLine, as_trace_line
 from .contract import JsonLineParser, Line, Parser, Part
 from .source import Source, file_input
 
-__all__ = ["AtifParser", "TraceParser", "atif_source", "is_atif", "is_trace", "trace_source"]
+__all__ = ["FOREIGN_VERSIONS", "AtifParser", "TraceParser", "atif_source", "is_atif", "is_trace", "trace_source"]
+
+FOREIGN_VERSIONS = {"atif": 1, "trace": 1}  # as `Harness.version`
 
 
 def is_trace(records: Sequence[dict[str, Any]]) -> bool:

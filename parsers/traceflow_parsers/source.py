@@ -83,6 +83,7 @@ class Harness:
     """One harness, as the registry knows it."""
 
     name: str
+    version: int  # of what its parsers give: raised with every change of it, so that stored jobs are known to be older
     stdout_names: tuple[str, ...]  # the file that a runner tees its stdout into, under agent/
     is_stdout: Callable[[Sequence[dict[str, Any]]], bool]  # do these first records come from its stdout?
     is_session: Callable[[Sequence[dict[str, Any]]], bool]  # do they come from its session file?

@@ -255,3 +255,26 @@ def test_colours_are_for_a_terminal_that_wants_them(store: Path) -> None:
 def test_nothing_to_list_is_said(store: Path) -> None:
     listed = traceflow("trial", "list", "--status", "budget", store=store)
     assert (listed.code, listed.out.count("\n"), listed.err[:14]) == (0, 1, "no such trials")
+
+
+def test_jobs_that_an_older_parser_read_are_found_and_parsed_anew(store: Path, tmp_path: Path) -> None:
+    own = Path(shutil.copytree(store, tmp_path / "own"))
+    (manifest,) = own.glob("jobs/*/manifest.json")
+    older = json.loads(manifest.read_bytes())
+    older["parsers"]["claude-code"] = "0"
+    manifest.write_text(json.dumps(older))
+    (told,) = traceflow("job", "reparse", "--all", "--dry-run", "--json", store=own).lines()
+    parsers = {trial["parser"] for trial in told["stale"]}
+    assert (told["job_id"], parsers) == (JOB, {"claude-code", None})  # one trial has no trace: one may be found now
+    lines = traceflow("job", "reparse", "demo", "--dry-run", store=own).out.splitlines()
+    assert len(lines) == len(told["stale"])
+    assert {line.rpartition("  ")[2] for line in lines} == {"claude-code 0, now 1", "no trace found"}
+    assert json.loads(manifest.read_bytes()) == older, "a dry run writes nothing"
+    assert traceflow("job", "reparse", "--all", "--stale", store=own).out.startswith("parsed demo as")
+    again = traceflow("job", "reparse", "--all", "--stale", store=own)
+    assert (again.code, again.out) == (0, "")
+    assert "1 job(s) were read by the parsers of this version" in again.err
+    for wrong in ((), ("demo", "--all")):
+        assert traceflow("job", "reparse", *wrong, "--json", store=own).json()["error"]["code"] == "invalid_input"
+    bounded = traceflow("job", "reparse", "demo", "--limit", "nothing=1", "--json", store=own)
+    assert bounded.json()["error"]["code"] == "invalid_input"

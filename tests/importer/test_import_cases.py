@@ -25,7 +25,7 @@ from job_builder import (
 )
 from traceflow_formats.errors import TraceflowError
 
-from traceflow.importer import import_job
+from traceflow.importer import add_dataset, import_job
 from traceflow.limits import Limits
 from traceflow.query import connect
 from traceflow.store import Store
@@ -240,6 +240,42 @@ def words(store: Store) -> str:
     return " ".join(
         str(event.data.get("update", event.data.get("_prompt"))) for event in store.trace(store.trial("a__0000000"))
     )
+
+
+# content digest of each variant, as the case states it; the trial was locked to that of `clean`
+DIGESTS_74 = {
+    "clean": "b8d8a818ef088f429a9a6bbbfc5499f0c2cfd2ff1e4d18e70127cd71408f2970",
+    "junk": "b8d8a818ef088f429a9a6bbbfc5499f0c2cfd2ff1e4d18e70127cd71408f2970",
+    "crlf": "a875d19a5b0fac390d7251d0865464ddbac21433fd32cfd4257575ab27075000",
+    "gitignore": "0ff83fa1529eb2fbbab23eb64093a760fcedca71fc6b90591448ccfbdbc80f36",
+}
+
+
+@pytest.mark.parametrize("variant", DIGESTS_74)
+def test_74_a_trial_links_to_the_task_with_the_content_that_it_was_locked_to(variant: str, tmp_path: Path) -> None:
+    task = shutil.copytree(case(74) / variant, tmp_path / "tasks" / "demo")
+    if variant in ("junk", "gitignore"):  # git keeps no caches
+        (task / "tests" / "__pycache__").mkdir()
+        (task / "tests" / "__pycache__" / "x.pyc").write_bytes(b"\0")
+    (task / "tests" / "test.sh").chmod(0o755)  # modes and times are no content
+    os.utime(task / "instruction.md", (1, 1))
+    store = new_store(tmp_path)
+    add_dataset(store, tmp_path / "tasks", "demo", "1")
+    (kept,) = store.tasks(store.dataset("demo@1"))
+    assert kept["digest"] == f"sha256:{DIGESTS_74[variant]}"
+    job = write_job_folder(tmp_path / "run", 0)
+    lock = {"lock.json": (case(74) / "lock.json").read_bytes()}
+    write_trial_folder(job, "demo__0000001", lock, task_checksum="another digest, which is compared with nothing")
+    same = variant in ("clean", "junk")
+    for flags, linked_by, reason in (
+        ((), "task_hash", "no_hash_match"),
+        (("demo@1",), "dataset_flag", "hash_mismatch"),
+    ):
+        report = import_job(store, job, datasets=flags, replace=True)
+        (row,) = store.trials(store.job(report.job_id))
+        found = (row["linked_by"], row["dataset"], row["link_reason"], row["task_digest"])
+        expected = (linked_by, "demo@1", None) if same else ("none", None, reason)
+        assert found == (*expected, f"sha256:{DIGESTS_74['clean']}")
 
 
 def test_83_a_file_that_changed_without_its_size_and_time_is_read_anew(tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -154,16 +156,62 @@ def test_a_source_that_changes_while_it_is_read_is_refused(
     assert import_job(store, job).trials == 3
 
 
-@pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")
-def test_a_source_that_may_no_longer_be_read_half_way_is_refused(tmp_path: Path) -> None:
-    job = write_job_folder(tmp_path / "run", 3)
-    store = new_store(tmp_path)
-    folder = job / "task-2__0000002"
-    with pytest.raises(PermissionError):
-        import_job(store, job, progress=lambda amount, word: folder.chmod(0))
+# Imports a job and takes a permission away half way. Root may do everything, so it becomes nobody first: after one
+# import, by which all is loaded that an interpreter in root's home folder keeps from others.
+REVOKE = """
+import os, sys
+from pathlib import Path
+from traceflow_formats.errors import TraceflowError
+from traceflow.importer import import_job
+from traceflow.store import Store
+root, which = Path(sys.argv[1]), sys.argv[2]
+job, store = root / "run", Store.open(str(root / "store"), create=True)
+import_job(Store.open(str(root / "first"), create=True), job)
+assert store.verify(contents=True).problems == [] and not store.gc(minutes=0).removed
+if os.getuid() == 0:
+    for path in (root, *root.rglob("*")):
+        os.chown(path, 65534, 65534)
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+folder, left = (job / "task-2__0000002", 0) if which == "source" else (root / "store" / "jobs", 0o555)
+def revoke(amount, word):
+    if word.startswith("trial 2"):
+        for path in (folder, *(path for path in folder.glob("*") if which == "store")):
+            path.chmod(left)
+try:
+    import_job(store, job, progress=revoke)
+except (PermissionError, TraceflowError) as error:
+    print(getattr(error, "code", "PermissionError"), "Permission denied" in str(error))
+for path in (folder, *(path for path in folder.glob("*") if which == "store")):
+    path.chmod(0o755)
+assert store.job_ids() == []
+problems = store.verify(contents=True).problems
+store.gc(minutes=0)
+print(problems, store.gc(minutes=0, dry_run=True).removed)
+print(import_job(store, job).trials, store.verify(contents=True).problems)
+"""
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may enter; those of pytest are the user's own."""
+    folder = Path(tempfile.mkdtemp(prefix="traceflow-test-"))
     folder.chmod(0o755)
-    assert_clean(store)
-    assert import_job(store, job).trials == 3
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
+@pytest.mark.parametrize(("which", "told"), [("source", "PermissionError True"), ("store", "io_error True")])
+def test_a_permission_that_is_lost_half_way_ends_the_import_and_a_repeat_succeeds(
+    which: str, told: str, open_folder: Path
+) -> None:
+    write_job_folder(open_folder / "run", 3)
+    command = [sys.executable, "-c", REVOKE, str(open_folder), which]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [told, "[] []", "3 []"]
 
 
 def test_an_interrupt_anywhere_leaves_nothing(tmp_path: Path) -> None:
@@ -228,8 +276,6 @@ def test_a_spool_that_is_full_ends_the_import_in_words(small_disk: Path, tmp_pat
     store = new_store(tmp_path)
     before = os.environ.get("TMPDIR")
     os.environ["TMPDIR"] = str(small_disk)
-    import tempfile
-
     tempfile.tempdir = None
     try:
         with Workers(2) as workers, pytest.raises((OSError, TraceflowError), match="No space left on device"):

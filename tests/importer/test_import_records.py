@@ -24,6 +24,7 @@ from traceflow_formats.errors import TraceflowError
 
 from traceflow.importer import import_job
 from traceflow.importer.reparse import reparse_job
+from traceflow.importer.stale import PARSERS, StaleTrial, stale_trials
 from traceflow.importer.workers import Workers
 from traceflow.limits import Limits
 from traceflow.store import Store
@@ -266,3 +267,34 @@ def test_parsing_anew_takes_in_what_a_better_parser_reads(tmp_path: Path, monkey
     report = reparse_job(store, store.job(JOB_ID))
     assert report.trials == 2
     assert store.trial("task-0__0000000")["n_model_calls"] == 3
+
+
+def test_a_trial_whose_parser_is_a_newer_one_is_stale_until_it_is_parsed_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store(tmp_path)
+    job = write_job_folder(tmp_path / "run", 1)
+    write_trial_folder(job, "silent__0000000")
+    trace = b'{"seq":1,"type":"prompt","data":{"_prompt":{"text":"go"}}}\n'
+    write_trial_folder(job, "traced__0000000", {"agent/trace-parsed.jsonl": trace})
+    write_trial_folder(job, "unfinished__0000000")
+    (job / "unfinished__0000000" / "result.json").unlink()
+    with monkeypatch.context() as older:
+        older.setattr("traceflow.importer.job.PARSERS", {**PARSERS, "claude-code": "0"})
+        import_job(store, job)
+    assert stale_trials(store, store.job(JOB_ID)) == [
+        StaleTrial("silent__0000000", None, None, None),  # the new version may find its trace
+        StaleTrial("task-0__0000000", "claude-code", "0", PARSERS["claude-code"]),
+    ]
+    reparse_job(store, store.job(JOB_ID))
+    assert store.job(JOB_ID).parsers == PARSERS
+    assert stale_trials(store, store.job(JOB_ID)) == []
+
+
+def test_a_job_of_before_parsers_had_versions_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = new_store(tmp_path)
+    with monkeypatch.context() as older:
+        older.setattr("traceflow.importer.job.PARSERS", {"traceflow": "0.1.0"})
+        import_job(store, write_job_folder(tmp_path / "run", 1))
+    (trial,) = stale_trials(store, store.job(JOB_ID))
+    assert (trial.parser, trial.parsed_with) == ("claude-code", None)

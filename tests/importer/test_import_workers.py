@@ -48,6 +48,30 @@ def test_the_result_is_the_same_whatever_the_number_of_workers(tmp_path: Path) -
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="forks are for Linux alone")
+@pytest.mark.parametrize("thread", [False, True])
+def test_workers_are_forks_unless_a_thread_would_be_missing_in_them(thread: bool, tmp_path: Path) -> None:
+    """In a process of its own: the one that tests has threads."""
+    job = write_job_folder(tmp_path / "run", 12)
+    script = tmp_path / "run.py"
+    script.write_text(
+        "import multiprocessing, sys, threading\nfrom pathlib import Path\n"
+        "from traceflow.importer import import_job\nfrom traceflow.importer.workers import Workers\n"
+        "from traceflow.store import Store\n"
+        "if __name__ == '__main__':\n"
+        "    done = threading.Event()\n"
+        f"    if {thread}: threading.Thread(target=done.wait).start()\n"
+        "    with Workers(2) as workers:\n"
+        "        report = import_job(Store.open(sys.argv[2], create=True), sys.argv[1], workers=workers)\n"
+        "        kinds = {type(child).__name__ for child in multiprocessing.active_children()}\n"
+        "    done.set()\n"
+        "    print(report.trials, *kinds)\n"
+    )
+    command = [sys.executable, "-W", "error", str(script), str(job), str(tmp_path / "store")]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert told == ["12", "SpawnProcess" if thread else "ForkProcess"]
+
+
 def test_workers_are_started_for_large_jobs_only() -> None:
     assert not Workers(1).worth(1000, 1 << 40)
     assert not Workers(4).worth(1, 1 << 40)
@@ -103,7 +127,9 @@ def test_no_worker_outlives_an_import_that_is_ended(number: signal.Signals, tmp_
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    while len(children := children_of(process.pid)) < 3:  # two workers, and the tracker of multiprocessing
+    while (
+        len(children := children_of(process.pid)) < 2
+    ):  # where they are no forks there is one more, of multiprocessing
         assert process.poll() is None, "it was done before it could be ended"
         time.sleep(0.02)
     if number is signal.SIGINT:

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from traceflow_formats.errors import TraceflowError
 
 from . import output
 from .help import group
+from .limits import LimitValues, limits_of
 from .options import AsJson, StoreOption, open_store
 
 if TYPE_CHECKING:
+    from traceflow.importer.stale import StaleTrial
     from traceflow.store import Manifest, Store
 
 app = group("List, show, search, check and delete jobs.")
@@ -225,30 +228,63 @@ def verify(
 
 @app.command()
 def reparse(
-    job: JobArgument,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[JOB]...", help="Jobs, as in `job show`.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All jobs of the store.")] = False,
+    stale: Annotated[
+        bool, typer.Option("--stale", help="Only jobs with trials that an older version of a parser read.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which trials an older parser read.")] = False,
     jobs: Annotated[
         int | None,
         typer.Option("--jobs", min=1, help="Processes that parse trials. Default: one for each CPU, for large jobs."),
     ] = None,
+    limit: LimitValues = None,
     store: StoreOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """Parse the kept files of a job anew, with the parsers of this version."""
+    """Parse the kept files of jobs anew, with the parsers of this version. Each job changes in one step."""
     from traceflow.importer.reparse import reparse_job
+    from traceflow.importer.stale import stale_trials
     from traceflow.importer.workers import Workers, usable_cpus
-    from traceflow.limits import load_limits
 
     from .import_ import print_report
 
     opened = open_store(store)
-    found = opened.job(job)
-    name = found.job.get("original_job_name") or found.job_id
-    with (
-        Workers(jobs or usable_cpus(), always=jobs is not None) as workers,
-        output.progress(f"parsing {name}") as advance,
-    ):
-        report = reparse_job(opened, found, limits=load_limits(), progress=advance, workers=workers)
+    if bool(names) == every:
+        raise TraceflowError("invalid_input", "name the jobs to parse anew, or add --all")
+    found = [opened.job(name) for name in names] if names else opened.jobs()
+    limits = limits_of(limit)
+    current = 0
+    with Workers(jobs or usable_cpus(), always=jobs is not None) as workers:
+        for job in found:
+            older = stale_trials(opened, job) if stale or dry_run else []
+            if dry_run:
+                _print_stale(job, older, as_json)
+            elif stale and not older:
+                current += 1
+            else:
+                with output.progress(f"parsing {_name(job)}") as advance:
+                    report = reparse_job(opened, job, limits=limits, progress=advance, workers=workers)
+                if as_json:
+                    output.print_json(report.as_dict(), indent=len(names or ()) == 1)
+                else:
+                    print_report(report, "parsed")
+    if current:
+        output.note(f"{current} job(s) were read by the parsers of this version")
+
+
+def _name(job: Manifest) -> str:
+    return str(job.job.get("original_job_name") or job.job_id)
+
+
+def _print_stale(job: Manifest, older: list[StaleTrial], as_json: bool) -> None:
     if as_json:
-        output.print_json(report.as_dict(), indent=True)
-    else:
-        print_report(report, "parsed")
+        output.print_json({"job_id": job.job_id, "name": _name(job), "stale": [trial.as_dict() for trial in older]})
+        return
+    for trial in older:
+        read = (
+            f"{trial.parser} {trial.parsed_with or 'before 1'}, now {trial.current}"
+            if trial.parser
+            else "no trace found"
+        )
+        output.write(f"{output.cell(_name(job))}  {output.cell(trial.trial)}  {read}\n")

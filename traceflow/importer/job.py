@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,7 +20,6 @@ from traceflow_formats.errors import TraceflowError
 from traceflow_formats.harbor import JobRecord, read_job, reported_totals, totals_differ
 from traceflow_formats.harbor.layout import place_of
 
-from .. import __version__
 from ..limits import Limits
 from ..mark import redacted_id
 from ..store import JobWriter, Manifest, Store
@@ -30,13 +29,13 @@ from .links import flagged, linker, rollup
 from .parse import TrialTask
 from .report import ImportReport, Warnings
 from .reviews import job_reviews
+from .stale import PARSERS
 from .tree import Tree, sha256_of, tree_digest
 from .trials import Trial, link_trials, read_trials, write_trial
 from .workers import Workers, parsed_trials
 
-__all__ = ["PARSERS", "import_job"]
+__all__ = ["import_job"]
 
-PARSERS: Mapping[str, str] = {"traceflow": __version__}  # what read the traces: the parsers have the package's version
 Progress = Callable[[int, str], None]
 _LOOK = 8  # files between two looks at what the workers have done
 

@@ -22,11 +22,11 @@ from ..limits import Limits
 from ..store import FileRow, Manifest, Store
 from ..store.packs import PackReader
 from ..store.swap import stored_row
-from .job import PARSERS
 from .parse import TrialTask
 from .report import ImportReport, Warnings
 from .reviews import job_reviews
-from .trials import Trial, write_trial
+from .stale import PARSERS
+from .trials import Trial, outline, write_trial
 from .workers import Workers, parsed_trials
 
 __all__ = ["reparse_job"]
@@ -123,8 +123,9 @@ def _trial(row: Mapping[str, Any], kept: _Kept, warnings: Warnings) -> Trial:
         data = kept.read(f"{name}/result.json")
         if data is None:
             raise TraceflowError("store_corrupt", f"job {kept.job.job_id} has no {name}/result.json")
-        trial.record = read_trial(data, f"{name}/result.json")
-        warnings.take({"code": w.code, "message": w.message} for w in trial.record.warnings)
+        record = read_trial(data, f"{name}/result.json")
+        trial.record = outline(record)
+        warnings.take({"code": w.code, "message": w.message} for w in record.warnings)
         trial.stored = _StoredLink(row)
         extra = jsontext.loads(row["extra"].encode()) if row["extra"] else {}
         trial.facts = {key: extra[key] for key in ("user_agent", "earlier_attempts") if key in extra}

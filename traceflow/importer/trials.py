@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from traceflow_formats.errors import TraceflowError
 from traceflow_formats.harbor import (
+    Rewards,
     TrialRecord,
     outcome_of,
     read_evolve,
@@ -30,17 +31,19 @@ from .links import Link, Linker
 from .report import ImportReport, Warnings
 from .reviews import trial_review
 from .rows import skipped_row, trial_row
-from .tree import Tree
+from .tree import Tree, changed
 from .workers import ParsedTrials
 
-__all__ = ["Read", "Trial", "link_trials", "read_trials", "write_trial"]
+__all__ = ["Read", "Trial", "link_trials", "outline", "read_trials", "write_trial"]
 
 Read = Callable[[str], bytes | None]
+_NOTHING: Mapping[str, Any] = {}
+_NO_REWARDS = Rewards({})
 
 
 @dataclass
 class Trial:
-    """A trial folder on its way in: read, or skipped with a code."""
+    """A trial folder on its way in: read, or skipped with a code. `record` is the outline of its record."""
 
     name: str
     trial_id: str
@@ -99,7 +102,7 @@ def _read_one(tree: Tree, trial: Trial, limits: Limits, skip_invalid: bool, warn
         trial.code, trial.message = error.code, error.message
         trial.config = _config_columns(tree, trial.name, limits)
         return
-    trial.record = record
+    trial.record = outline(record)
     warnings.take({"code": w.code, "message": w.message} for w in record.warnings)
     if record.id:
         trial.trial_id = record.id
@@ -109,6 +112,14 @@ def _read_one(tree: Tree, trial: Trial, limits: Limits, skip_invalid: bool, warn
             trial.digest = read_trial_lock(lock, f"{trial.name}/lock.json").digest
         except TraceflowError as error:
             warnings.warn("bad_lock", error.message)
+
+
+def outline(record: TrialRecord) -> TrialRecord:
+    """What is kept of a record until all trials are written: names and token counts. The whole is read again for
+    its row, so that the records of ten thousand trials are never in memory at once."""
+    steps = tuple(replace(step, rewards=_NO_REWARDS, exception=None) for step in record.steps)
+    bare = replace(record, rewards=_NO_REWARDS, exception=None, phases=_NOTHING, steps=steps, x_evolve=None)
+    return replace(bare, task_id=_NOTHING, config=_NOTHING, raw=_NOTHING)
 
 
 def link_trials(trials: list[Trial], linking: Linker) -> None:
@@ -141,13 +152,17 @@ def write_trial(
     writer: JobWriter, trial: Trial, parsed: ParsedTrials, read: Read, report: ImportReport, warnings: Warnings
 ) -> None:
     """Store the next trial: its events, and its row."""
-    record = trial.record
-    if record is None:
+    if trial.record is None:
         code = trial.code or "invalid_trial"
         report.skipped.append({"trial": trial.name, "code": code, "message": trial.message})
         writer.add_trial(skipped_row(trial.trial_id, trial.name, code, trial.message, trial.config))
         return
     totals, said = parsed.store_next(writer)
+    path = f"{trial.name}/result.json"
+    data = read(path)
+    if data is None:
+        raise changed(path)
+    record = read_trial(data, path)
     evolve = None
     evolve_data = read(f"{trial.name}/evolve.json")
     if evolve_data is not None:

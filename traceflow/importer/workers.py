@@ -11,8 +11,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import tempfile
 import threading
+import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -148,11 +150,16 @@ class Workers:
         if self._workers:
             return
         self._spool = tempfile.TemporaryDirectory(prefix="traceflow-parse-")
-        context = multiprocessing.get_context("spawn")
-        with _interrupts_ignored():
+        forks = _may_fork()
+        context: Any = multiprocessing.get_context("fork" if forks else "spawn")
+        with _interrupts_ignored(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of any thread when it forks
             for _ in range(self.count):
                 ours, theirs = context.Pipe()
-                process = context.Process(target=_serve, args=(theirs, self._spool.name), daemon=True)
+                # a forked child has our ends of all pipes; with them open it would not see the importer end
+                inherited = [ours, *(w.pipe for w in self._workers)] if forks else []
+                args = (theirs, self._spool.name, inherited)
+                process = context.Process(target=_serve, args=args, daemon=True)
                 process.start()
                 theirs.close()
                 self._workers.append(_Worker(process, ours, deque()))
@@ -280,9 +287,12 @@ def _store(answer: _Answer, writer: JobWriter) -> None:
 # -- in the worker -----------------------------------------------------------------------------------------
 
 
-def _serve(pipe: Connection, spool: str) -> None:
+def _serve(pipe: Connection, spool: str, inherited: Iterable[Connection]) -> None:
     """Answer tasks until the importer is gone. An interrupt is the importer's to handle."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for other in inherited:
+        other.close()
     while True:
         try:
             number, tasks = pipe.recv()
@@ -314,6 +324,22 @@ def _answer(path: Path, tasks: list[TrialTask]) -> _Answer:
 
         return _Answer(None, crash=traceback.format_exc())
     return _Answer(str(path), tuple(found))
+
+
+_HARMLESS = "jemalloc_bg_thd"  # Arrow's allocator has it from the start, and sees to it that a child can do without
+
+
+def _may_fork() -> bool:
+    """Whether workers may be forks of this process: a new interpreter takes as long as hundreds of small trials.
+
+    Other threads would be missing in the child while it waits for what they hold, those of Arrow's pool included. So
+    there must be none, which only Linux can tell; macOS has some of its own.
+    """
+    try:
+        names = [task.joinpath("comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+    except OSError:
+        return False
+    return sys.platform == "linux" and len([name for name in names if name != _HARMLESS]) == 1
 
 
 @contextmanager

@@ -231,6 +231,7 @@ def _meta(path: Path) -> dict[str, Any]:
 
 HARNESS = Harness(
     name=NAME,
+    version=1,
     stdout_names=("claude-code.txt",),
     is_stdout=is_stdout,
     is_session=is_session,

@@ -22,6 +22,7 @@ def _sessions_in(folder: Path) -> list[Source]:
 
 HARNESS = Harness(
     name="codex",
+    version=1,
     stdout_names=("codex.txt",),
     is_stdout=is_stdout,
     is_session=is_session,

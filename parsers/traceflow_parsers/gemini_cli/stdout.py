@@ -207,6 +207,7 @@ def sessions_in(folder: Path) -> list[Source]:
 
 HARNESS = Harness(
     name="gemini-cli",
+    version=1,
     stdout_names=("gemini-cli.txt",),
     is_stdout=is_stdout,
     is_session=is_session,

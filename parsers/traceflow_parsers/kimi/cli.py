@@ -323,6 +323,7 @@ def _is_session(records: Sequence[dict[str, Any]]) -> bool:
 
 HARNESS = Harness(
     name=_NAME,
+    version=1,
     stdout_names=("kimi-cli.txt",),
     is_stdout=lambda records: written_by(records) == _NAME,
     is_session=_is_session,

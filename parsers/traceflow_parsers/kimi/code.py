@@ -452,6 +452,7 @@ def _is_session(records: Sequence[dict[str, Any]]) -> bool:
 
 HARNESS = Harness(
     name=_NAME,
+    version=1,
     stdout_names=("kimi-code.txt",),
     is_stdout=lambda records: written_by(records) == _NAME,
     is_session=_is_session,

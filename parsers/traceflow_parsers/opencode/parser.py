@@ -495,6 +495,7 @@ def _is_message(info: dict[str, Any]) -> bool:
 
 HARNESS = Harness(
     name=HARNESS_NAME,
+    version=1,
     stdout_names=("opencode.txt",),
     is_stdout=_is_stdout,
     is_session=_is_session,

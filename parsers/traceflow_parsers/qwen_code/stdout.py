@@ -252,6 +252,7 @@ def sessions_in(folder: Path) -> list[Source]:
 
 HARNESS = Harness(
     name="qwen-code",
+    version=1,
     stdout_names=("qwen-code.txt",),
     is_stdout=is_stdout,
     is_session=is_session,
