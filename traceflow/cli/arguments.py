@@ -4,9 +4,6 @@ It reads what the other commands read: `--name value`, `--name=value`, `-n value
 before words that begin with a dash. What it refuses ends with code 2 and a line that says why.
 """
 
-from __future__ import annotations
-
-import shutil
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -106,6 +103,8 @@ def _take(values: dict[str, Any], option: Option, name: str, text: str) -> None:
 
 def help_text(usage: str, what: str, arguments: Sequence[tuple[str, str]], options: Sequence[Option]) -> str:
     """The help of a command, as wide as the terminal, 100 columns at most."""
+    import shutil
+
     width = min(shutil.get_terminal_size((100, 24)).columns, 100)
     rows = [(_spelled(option), option.help) for option in options] + [("-h, --help", "Show this message and exit.")]
     column = min(max(len(left) for left, _ in [*rows, *arguments]) + 4, 38)

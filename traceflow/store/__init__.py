@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from .manifest import Manifest, StoredObject
     from .packs import Packed, PackReader
     from .reading import FileRow
+    from .reports import GcReport, Problem, StoreInfo, VerifyReport
     from .schema import SCHEMA_VERSION
-    from .store import GcReport, Problem, Store, StoreInfo, VerifyReport
+    from .store import Store
     from .swap import JobRewriter, stored_row
     from .totals import Totals
     from .tracereader import TraceReader
@@ -56,11 +57,11 @@ _PLACES = {
     "PackReader": "packs",
     "FileRow": "reading",
     "SCHEMA_VERSION": "layout",
-    "GcReport": "store",
-    "Problem": "store",
+    "GcReport": "reports",
+    "Problem": "reports",
     "Store": "store",
-    "StoreInfo": "store",
-    "VerifyReport": "store",
+    "StoreInfo": "reports",
+    "VerifyReport": "reports",
     "JobRewriter": "swap",
     "stored_row": "swap",
     "Totals": "totals",

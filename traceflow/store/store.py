@@ -6,11 +6,10 @@ read for as long as the job is not deleted.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
-from traceflow_formats import jsontext
 from traceflow_formats.errors import TraceflowError
 
 from .backend import PARTIAL, Backend
@@ -26,57 +25,15 @@ if TYPE_CHECKING:  # a search that the index answers needs none of these, nor th
     from .filetable import FileTable
     from .packs import Packed, PackReader
     from .reading import FileRow, Matches
+    from .reports import GcReport, StoreInfo, VerifyReport
     from .swap import JobRewriter
     from .tracereader import TraceReader
     from .writer import JobWriter
 
-__all__ = ["GcReport", "Problem", "Store", "StoreInfo", "VerifyReport"]
+__all__ = ["Store"]
 
 _FORMAT = "traceflow-store"
 _PREFIX = 8  # characters of an id that are enough to name a job or trial
-
-
-@dataclass(frozen=True, slots=True)
-class StoreInfo:
-    """What a store holds; `size` is bytes of the objects of jobs and datasets."""
-
-    url: str
-    version: int
-    jobs: int
-    trials: int
-    events: int
-    files: int
-    datasets: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something wrong with an object of a job, or of a dataset: then `job_id` is its name@version."""
-
-    job_id: str
-    name: str
-    message: str
-
-
-@dataclass(slots=True)
-class VerifyReport:
-    """What a verification read, and what it found wrong."""
-
-    jobs: int = 0
-    datasets: int = 0
-    objects: int = 0
-    size: int = 0
-    contents: int = 0
-    problems: list[Problem] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class GcReport:
-    """What was removed (or would be): folders and unfinished objects, and their bytes."""
-
-    removed: list[str] = field(default_factory=list)
-    size: int = 0
 
 
 class Store:
@@ -112,6 +69,8 @@ class Store:
         return store
 
     def _create(self) -> None:
+        from traceflow_formats import jsontext
+
         data = jsontext.pretty({"format": _FORMAT, "version": STORE_VERSION})
         try:
             if not self.backend.is_empty() and not self.backend.exists(STORE):
@@ -125,7 +84,7 @@ class Store:
 
     def _check(self, data: bytes) -> None:
         try:
-            value = jsontext.loads(data)
+            value = json.loads(data)
             version = value["version"]
             if value["format"] != _FORMAT or not isinstance(version, int) or version < 1:
                 raise ValueError
@@ -156,8 +115,16 @@ class Store:
 
     def jobs(self) -> list[Manifest]:
         """The manifests of all jobs, sorted by id."""
-        found = (self._manifest(job_id) for job_id in self.job_ids())
+        found = (self._manifest_in(name) for name in self.backend.folders(JOBS))
         return [manifest for manifest in found if manifest is not None]
+
+    def _manifest_in(self, folder: str) -> Manifest | None:
+        try:
+            return self._manifest(folder)
+        except TraceflowError as error:
+            if error.code == "invalid_job":  # a folder that is no job's
+                return None
+            raise
 
     def job(self, name: str) -> Manifest:
         """The job with this id, with an id that begins so (8 characters or more), or with this name.
@@ -348,6 +315,8 @@ class Store:
 
     def info(self) -> StoreInfo:
         """Counts and bytes, from the manifests alone."""
+        from .reports import StoreInfo
+
         jobs = self.jobs()
         trials, events, files = (sum(m.rows(t) for m in jobs) for t in ("trials", "events", "files"))
         known = self.datasets()
@@ -356,6 +325,8 @@ class Store:
 
     def verify(self, job: Manifest | None = None, contents: bool = False) -> VerifyReport:
         """Compare every object of the jobs and datasets with its manifest; with `contents` unpack every file too."""
+        from .reports import Problem, VerifyReport
+
         report = VerifyReport()
         for job_id in [job.job_id] if job is not None else self.job_ids():
             report.jobs += 1
@@ -375,6 +346,8 @@ class Store:
         return report
 
     def _verify_objects(self, job: Manifest, report: VerifyReport) -> None:
+        from .reports import Problem
+
         named = {job.path(o.name) for o in job.objects}
         for found in self.backend.objects(job.folder):
             if found.name.endswith(PARTIAL):  # of a writer that was killed: nobody reads it, and gc removes it
@@ -385,6 +358,7 @@ class Store:
 
     def _verify_datasets(self, report: VerifyReport, contents: bool) -> None:
         from . import datasets
+        from .reports import Problem
 
         for name in datasets.names(self.backend):
             for version in datasets.versions(self.backend, name):
@@ -401,6 +375,8 @@ class Store:
                     )
 
     def _compare(self, owner: str, folder: str, objects: Iterable[StoredObject], report: VerifyReport) -> None:
+        from .reports import Problem
+
         for stored in objects:
             report.objects += 1
             try:
@@ -427,6 +403,8 @@ class Store:
         return size, digest.hexdigest()
 
     def _verify_contents(self, job: Manifest, report: VerifyReport) -> None:
+        from .reports import Problem
+
         reader = self.contents(job)
         for packed, path in {f.packed: f.path for f in self.files(job) if f.packed is not None}.items():
             report.contents += 1
@@ -443,6 +421,7 @@ class Store:
         What was written to within the last `minutes` stays, since its writer may be alive.
         """
         from . import datasets
+        from .reports import GcReport
 
         report = GcReport()
         for name in self.backend.folders(JOBS):
