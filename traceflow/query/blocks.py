@@ -64,6 +64,18 @@ class Blocks:
             out += self.hits([Row(block, at, page[bounds[at] + 4 : bounds[at + 1]]) for at in places])
         return out
 
+    def having(self, numbers: Sequence[int], search: Callable[[bytes], Any]) -> list[int]:
+        """Those of these rows of the job, which ascend, in whose text something is found."""
+        out: list[int] = []
+        starts = self._index.starts
+        for block, some in groupby(numbers, key=lambda number: bisect_right(starts, number) - 1):
+            page, bounds = self._text(block)
+            for number in some:
+                at = number - starts[block]
+                if search(page[bounds[at] + 4 : bounds[at + 1]]):
+                    out.append(number)
+        return out
+
     def trial_of(self, row: Row) -> IndexedTrial:
         """The trial whose event it is."""
         return self._index.trials[self._trial_number(row.block, row.at)]

@@ -191,25 +191,18 @@ class Scope:
         types = None if self.types is None else frozenset(self.types)
         return BlockSearch(self.store.backend, job, index, pattern, self.condition, keep, types)
 
-    def rows(
-        self, jobs: Iterable[Manifest], pattern: Pattern, condition: Condition | None
-    ) -> Iterator[tuple[str, int]]:
-        """Job and row of every event whose text matches."""
-        self.condition = condition
-        for job in jobs:
-            found: list[int] | None = None
-            if self.has_index(job):
-                try:
-                    blocks = self.search(job, pattern)
-                    found = [blocks.number(row) for some in blocks.rows() for row in some]
-                except UNUSABLE:
-                    found = None
-            if found is None:
-                from .scan import IN_TEXT, scan
+    def having(self, job: Manifest, pattern: Pattern, rows: Sequence[int]) -> list[int]:
+        """Those of these rows of a job, which ascend, whose text matches."""
+        index = self.index(job)
+        try:
+            if index is not None:
+                return Blocks(self.store.backend, job, index, pattern).having(rows, pattern.compile().search)
+        except UNUSABLE:
+            pass
+        from .scan import IN_TEXT, ScannedJob, scan
 
-                found = [row for _, row in scan(self.store, self.scanned([job]), self.types, pattern, _ROW, IN_TEXT)]
-            for number in found:
-                yield job.job_id, number
+        found = [row for _, row in scan(self.store, [ScannedJob(job)], None, pattern, _ROW, IN_TEXT)]
+        return sorted(set(rows) & set(found))
 
     def hits(self, job: Manifest, rows: Sequence[int], pattern: Pattern) -> list[Hit]:
         """The events in these rows of a job, which ascend."""
@@ -222,6 +215,10 @@ class Scope:
         from .scan import ScannedJob, hits_at
 
         return list(hits_at(self.store, [ScannedJob(job)], ((0, row) for row in rows), pattern))
+
+    def chosen(self, trial_id: str, name: str, agent: str | None, model: str | None) -> bool:
+        """Whether the trial is asked for."""
+        return self.choice is None or self.choice(trial_id, name, agent, model)
 
     def scanned(self, jobs: Iterable[Manifest]) -> list[ScannedJob]:
         """Jobs for a scan."""
@@ -245,7 +242,7 @@ class Scope:
     def _check_names(self, choice: _Choice) -> None:
         """Refuse a name that no trial has. Trials without events are in no index."""
         for job in self.jobs:
-            index = self.index(job) if self.condition is not None else None
+            index = self.index(job)
             for trial in index.trials if index is not None else ():
                 choice(trial.trial_id, trial.name, trial.agent, trial.model)
         if choice.unused:

@@ -5,6 +5,8 @@ columns. Everything else raises BadPageError, and the caller asks an engine inst
 """
 
 import struct
+import sys
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -12,10 +14,10 @@ from typing import Any, NamedTuple
 
 import zstandard
 
-__all__ = ["BadPageError", "read_numbers", "read_strings", "split_page", "text_page", "unpack"]
+__all__ = ["BadPageError", "read_int32", "read_numbers", "read_strings", "split_page", "text_page", "unpack"]
 
 _DATA, _DICTIONARY = 0, 2  # page types
-_PLAIN, _PLAIN_DICTIONARY, _RLE_DICTIONARY = 0, 2, 8  # encodings
+_PLAIN, _PLAIN_DICTIONARY, _RLE_DICTIONARY, _BYTE_STREAM_SPLIT = 0, 2, 8, 9  # encodings
 
 
 class BadPageError(Exception):
@@ -89,6 +91,26 @@ def read_strings(chunk: bytes, rows: int, optional: bool, wanted: Sequence[int] 
 def read_numbers(chunk: bytes, rows: int, optional: bool, wanted: Sequence[int] | None = None) -> list[int | None]:
     """A column of 64-bit integers, times among them, or the values of some rows of it, which ascend."""
     return _column(chunk, rows, optional, wanted, _plain_numbers)
+
+
+def read_int32(chunk: bytes, rows: int, start: int, count: int) -> "array[int]":
+    """Part of a required column of 32-bit integers that is one page, plain or split by bytes."""
+    pages = list(_pages(chunk, rows))
+    header, data = pages[0]
+    if len(pages) != 1 or len(data) != 4 * rows or not 0 <= start <= start + count <= rows:
+        raise BadPageError("no page of 32-bit integers")
+    if header.encoding == _BYTE_STREAM_SPLIT:  # all first bytes, then all second bytes, ...
+        part = bytearray(4 * count)
+        for n in range(4):
+            part[n::4] = data[n * rows + start : n * rows + start + count]
+    elif header.encoding == _PLAIN:
+        part = bytearray(data[4 * start : 4 * (start + count)])
+    else:
+        raise BadPageError(f"encoding {header.encoding}")
+    numbers = array("i", bytes(part))
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
 
 
 # -- pages -------------------------------------------------------------------------------------------------
