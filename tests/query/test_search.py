@@ -217,6 +217,25 @@ def test_terms_over_several_row_groups_are_whole(tmp_path: Path, monkeypatch: py
     assert words.types([0, 15, 16, 99]) == ["agent_message_chunk"] * 4
 
 
+def test_a_column_of_several_pages_is_read_in_part(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from traceflow.store.pages import read_int32
+
+    numbers = [(n * 2_654_435_761) % (1 << 31) - (1 << 30) for n in range(5000)]
+    schema = pa.schema([pa.field("a", pa.int32(), False)])
+    for encoding in ("PLAIN", "BYTE_STREAM_SPLIT"):
+        how: dict[str, Any] = {"use_dictionary": False, "column_encoding": {"a": encoding}, "compression": "zstd"}
+        table = pa.table({"a": pa.array(numbers, pa.int32())}, schema=schema)
+        pq.write_table(table, tmp_path / "x", data_page_size=1000, write_batch_size=100, **how)
+        column = pq.read_metadata(tmp_path / "x").row_group(0).column(0)
+        start = column.data_page_offset
+        chunk = (tmp_path / "x").read_bytes()[start : start + column.total_compressed_size]
+        for first, count in ((0, 5000), (0, 1), (999, 2), (250, 1500), (4999, 1), (5000, 0)):
+            assert list(read_int32(chunk, 5000, first, count)) == numbers[first : first + count]
+
+
 @pytest.mark.parametrize("name", ["words.pages", "words.parquet", "docs.parquet"])
 def test_a_damaged_index_is_told_or_made_anew(tmp_path: Path, name: str) -> None:
     store = Store.open(str(tmp_path / "s"), create=True)

@@ -94,20 +94,29 @@ def read_numbers(chunk: bytes, rows: int, optional: bool, wanted: Sequence[int] 
 
 
 def read_int32(chunk: bytes, rows: int, start: int, count: int) -> "array[int]":
-    """Part of a required column of 32-bit integers that is one page, plain or split by bytes."""
-    pages = list(_pages(chunk, rows))
-    header, data = pages[0]
-    if len(pages) != 1 or len(data) != 4 * rows or not 0 <= start <= start + count <= rows:
-        raise BadPageError("no page of 32-bit integers")
-    if header.encoding == _BYTE_STREAM_SPLIT:  # all first bytes, then all second bytes, ...
-        part = bytearray(4 * count)
-        for n in range(4):
-            part[n::4] = data[n * rows + start : n * rows + start + count]
-    elif header.encoding == _PLAIN:
-        part = bytearray(data[4 * start : 4 * (start + count)])
-    else:
-        raise BadPageError(f"encoding {header.encoding}")
-    numbers = array("i", bytes(part))
+    """Part of a required column of 32-bit integers, plain or split by bytes."""
+    out = bytearray()
+    first = 0  # row of the page
+    for header, data in _pages(chunk, rows):
+        size = header.values
+        low, high = max(start - first, 0), min(start + count - first, size)
+        first += size
+        if header.kind != _DATA or len(data) != 4 * size:
+            raise BadPageError("no page of 32-bit integers")
+        if low >= high:
+            continue
+        if header.encoding == _BYTE_STREAM_SPLIT:  # all first bytes, then all second bytes, ...
+            part = bytearray(4 * (high - low))
+            for n in range(4):
+                part[n::4] = data[n * size + low : n * size + high]
+            out += part
+        elif header.encoding == _PLAIN:
+            out += data[4 * low : 4 * high]
+        else:
+            raise BadPageError(f"encoding {header.encoding}")
+    if len(out) != 4 * count:
+        raise BadPageError("a column has fewer integers than it should have")
+    numbers = array("i", bytes(out))
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers
