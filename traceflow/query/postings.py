@@ -70,7 +70,6 @@ class JobWords:
         if sys.byteorder == "big":
             numbers.byteswap()
         self._numbers = numbers
-        self._groups = [self._group(7 * n, 3) for n in range(len(self._terms))]
         first = 7 * len(self._terms)
         self._docs = [self._group(first + 5 * n, 2) for n in range(head["groups"])]
         self._lengths: array[int] | None = None
@@ -87,8 +86,8 @@ class JobWords:
         events, counts = array("i"), array("i")
         number = max(bisect_left(self._terms, term) - 1, 0)
         while number < len(self._terms) and self._terms[number] <= term:
-            group = self._groups[number]
-            start, count = self._rows_of(term, number)
+            group = self._group(7 * number, 3)
+            start, count = self._rows_of(term, group, self._terms[number : number + 2])
             if count:
                 for column, into in ((1, events), (2, counts)):
                     into.extend(read_int32(self._chunk(WORDS, group, column), group.rows, start, count))
@@ -96,10 +95,9 @@ class JobWords:
         self._found[term] = events, counts
         return events, counts
 
-    def _rows_of(self, term: str, number: int) -> tuple[int, int]:
-        """The first row of the term in a row group, and how many there are."""
-        group = self._groups[number]
-        if self._terms[number : number + 2] == [term, term]:
+    def _rows_of(self, term: str, group: _Group, firsts: list[str]) -> tuple[int, int]:
+        """The first row of the term in a row group, and how many there are. `firsts` begin it and the next one."""
+        if firsts == [term, term]:
             return 0, group.rows
         page = text_page(self._chunk(WORDS, group, 0), group.rows)
         data = term.encode()

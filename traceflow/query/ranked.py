@@ -14,7 +14,6 @@ from typing import NamedTuple, Self
 from traceflow_formats.errors import TraceflowError
 
 from traceflow.store.manifest import Manifest
-from traceflow.store.pages import BadPageError
 from traceflow.store.store import Store
 
 from .blocks import UNUSABLE
@@ -99,9 +98,9 @@ def search(
     searched = [job for job in scope.jobs if job.rows("events")]
     if not searched or limit <= 0:
         return []
-    index_jobs(store, searched, progress)
+    _, opened = _indexed(store, searched, progress)
     try:
-        rows = _ranked(scope, searched, query, limit)
+        rows = _ranked(scope, searched, opened, query, limit)
     except (*UNUSABLE, FileNotFoundError) as error:
         raise TraceflowError(
             "store_corrupt", f"an index of search is damaged ({error}); remove the folder search of its job"
@@ -121,16 +120,24 @@ def search(
 
 def index_jobs(store: Store, jobs: Sequence[Manifest], progress: _Progress = lambda amount, word: None) -> int:
     """Index the words of the jobs that have no such index yet; how many had none."""
+    return _indexed(store, jobs, progress)[0]
+
+
+def _indexed(store: Store, jobs: Sequence[Manifest], progress: _Progress) -> tuple[int, list[JobWords]]:
+    """The words of these jobs, and how many had to be indexed for it."""
     made = 0
+    opened = []
     for job in jobs:
-        if open_words(store.backend, job) is None:
+        words = open_words(store.backend, job)
+        if words is None:
             from .words import build_words
 
             progress(0, str(job.job.get("original_job_name") or job.job_id))
-            build_words(store, job)
+            words = build_words(store, job)
             made += 1
+        opened.append(words)
         progress(1, job.job_id)
-    return made
+    return made, opened
 
 
 def snippet(hit: Hit, width: int = _SNIPPET) -> tuple[str, list[tuple[int, int]]]:
@@ -179,9 +186,10 @@ class _Ranked(NamedTuple):
     matches: int
 
 
-def _ranked(scope: Scope, jobs: Sequence[Manifest], query: Query, limit: int) -> list[tuple[str, str, int, float, int]]:
+def _ranked(
+    scope: Scope, jobs: Sequence[Manifest], words: Sequence[JobWords], query: Query, limit: int
+) -> list[tuple[str, str, int, float, int]]:
     """Job, trial, row, score and matches of the best trials."""
-    words = [_opened(scope.store, job) for job in jobs]
     count = sum(each.docs for each in words)
     mean = sum(each.length for each in words) / max(count, 1)
     weights = []
@@ -201,37 +209,35 @@ def _ranked(scope: Scope, jobs: Sequence[Manifest], query: Query, limit: int) ->
     return [(jobs[r.job].job_id, r.trial_id, r.row, r.score, r.matches) for r in sorted(found)[:limit]]
 
 
-def _opened(store: Store, job: Manifest) -> JobWords:
-    words = open_words(store.backend, job)
-    if words is None:
-        raise BadPageError("it cannot be read")
-    return words
-
-
-def _scores(words: JobWords, weights: Sequence[tuple[str, float]], mean: float) -> tuple[list[int], list[float]]:
+def _scores(words: JobWords, weights: Sequence[tuple[str, float]], mean: float) -> tuple[Sequence[int], list[float]]:
     """The events that have a term, which ascend, and the score of each: BM25."""
-    total: dict[int, float] = {}
     low, high = K1 * (1 - B), K1 * B / mean if mean else 0.0
+    parts: list[tuple[Sequence[int], list[float]]] = []
     for term, weight in weights:
-        events, counts = words.postings(term)
-        if not events:
-            continue
-        lengths = words.lengths()
-        scores = [weight * tf / (tf + low + high * lengths[event]) for event, tf in zip(events, counts, strict=True)]
-        if not total:
-            total = dict(zip(events, scores, strict=True))
-            continue
-        get = total.get
-        for event, score in zip(events, scores, strict=True):
-            total[event] = get(event, 0.0) + score
+        having, counts = words.postings(term)
+        if having:
+            lengths = words.lengths()
+            # the one loop over every event that has a common word
+            parts.append(
+                (having, [weight * n / (n + low + high * lengths[at]) for at, n in zip(having, counts, strict=True)])
+            )
+    if len(parts) < 2:
+        return parts[0] if parts else ((), [])
+    total = dict(zip(*parts[0], strict=True))
+    get = total.get
+    for events, scores in parts[1:]:
+        for at, score in zip(events, scores, strict=True):
+            total[at] = get(at, 0.0) + score
     ascending = sorted(total)
-    return ascending, [total[event] for event in ascending]
+    return ascending, [total[at] for at in ascending]
 
 
 def _fitting(
-    scope: Scope, job: Manifest, words: JobWords, query: Query, events: list[int], scores: list[float]
-) -> tuple[list[int], list[float]]:
+    scope: Scope, job: Manifest, words: JobWords, query: Query, events: Sequence[int], scores: list[float]
+) -> tuple[Sequence[int], list[float]]:
     """Of the events with a term those that are asked for."""
+    if not (query.without or query.phrases or query.unwanted or scope.types is not None):
+        return events, scores
     kept = set(events)
     for term in query.without:
         kept.difference_update(words.postings(term)[0])
@@ -243,8 +249,6 @@ def _fitting(
         ascending = sorted(kept)
         types = words.types(ascending)
         kept = {event for event, kind in zip(ascending, types, strict=True) if kind in scope.types}
-    if len(kept) == len(events):
-        return events, scores
     pairs = [(event, score) for event, score in zip(events, scores, strict=True) if event in kept]
     return [event for event, _ in pairs], [score for _, score in pairs]
 

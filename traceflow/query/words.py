@@ -28,7 +28,7 @@ from traceflow.store.store import Store
 
 from .connection import explain_error
 from .engine import arrow_reader, engine_settings, quote
-from .postings import DOCS, PAGES, VERSION, WORDS, pack_pages
+from .postings import DOCS, PAGES, VERSION, WORDS, JobWords, pack_pages
 
 __all__ = ["build_words"]
 
@@ -53,8 +53,8 @@ _SELECT_WORDS = (
 _SELECT_DOCS = "SELECT event, len(terms)::INTEGER AS length, trial_id, type FROM found ORDER BY event"
 
 
-def build_words(store: Store, job: Manifest) -> None:
-    """Index the words of a job. Two that do it at once write the same. Raises TraceflowError io_error."""
+def build_words(store: Store, job: Manifest) -> JobWords:
+    """Index the words of a job, and open them. Two that do it at once write the same. Raises io_error."""
     with tempfile.TemporaryDirectory(prefix="traceflow-") as scratch, _connection(scratch) as connection:
         root = store.backend.duckdb_root(connection)
         events = quote(root + job.path("events.parquet"))
@@ -85,6 +85,7 @@ def build_words(store: Store, job: Manifest) -> None:
                 f"the search index of job {job.job_id} cannot be written to {store.url}: {error.strerror or error}; "
                 "grep needs none",
             ) from None
+    return JobWords(store.backend, job, pages)
 
 
 def _write(relation: Any, path: Path, schema: pa.Schema, rows: int) -> pq.FileMetaData:
