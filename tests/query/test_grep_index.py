@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterable
@@ -11,10 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import re2
+import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from traceflow.query import grep, grep_counts
+from traceflow.query.blocks import BlockSearch
 from traceflow.query.literals import CASELESS, AllOf, Condition, OneOf, literals_of, required
 from traceflow.query.pattern import Pattern
 from traceflow.store import Manifest, Store
@@ -255,6 +258,20 @@ def test_a_hit_of_the_index_is_whole(tmp_path: Path) -> None:
     ]
 
 
+# each costs a search that is done in a twentieth of a second a tenth of its time or more
+SLOW_TO_IMPORT = {"duckdb", "pyarrow", "typer", "numpy", "pydantic", "orjson"}
+SLOW_TO_IMPORT |= {
+    "concurrent.futures",
+    "dataclasses",
+    "datetime",
+    "inspect",
+    "pathlib",
+    "shutil",
+    "subprocess",
+    "uuid",
+}
+
+
 def test_the_index_answers_without_an_engine(tmp_path: Path) -> None:
     import subprocess
 
@@ -262,10 +279,51 @@ def test_the_index_answers_without_an_engine(tmp_path: Path) -> None:
     spread(store, "j", [3000])
     program = (
         "import sys; from traceflow.cli import run; code = run(['grep', 'needle_1234', '--store', sys.argv[1]]);"
-        "print(code, sorted({'duckdb', 'pyarrow', 'typer', 'numpy', 'pydantic'} & sys.modules.keys()))"
+        f"print(code, sorted({SLOW_TO_IMPORT!r} & sys.modules.keys()))"
     )
     done = subprocess.run([sys.executable, "-c", program, store.url], capture_output=True, text=True, check=True)
     assert done.stdout == "two:500:agent_message_chunk: Event 3000 has Needle_1234\n0 []\n"
+
+
+def as_version_1(path: Path, texts: list[list[str]]) -> None:
+    """Write the index of one segment as the first version did: grams hashed once, the trials in the footer."""
+    data = path.read_bytes()
+    unpack, pack = zstandard.ZstdDecompressor().decompress, zstandard.ZstdCompressor().compress
+    offset, length = (int.from_bytes(data[at : at + 8], "little") for at in (-24, -16))
+    line, _, numbers = unpack(data[offset : offset + length]).partition(b"\n")
+    head = json.loads(line)
+    start, size = head["trials"]
+    blocks = [{b for text in block for b in buckets(fold(text.encode()), False)} for block in texts]
+    assert len(blocks) == head["blocks"] <= 8
+    frames = [
+        pack(bytes(sum((n in block) << at for at, block in enumerate(blocks)) for n in range(first, first + 1024)))
+        for first in range(0, 1 << 18, 1024)
+    ]
+    head |= {"version": 1, "trials": json.loads(unpack(data[start : start + size])), "segments": [[8, len(blocks)]]}
+    lengths = b"".join(len(frame).to_bytes(8, "little") for frame in frames)
+    footer = pack(json.dumps(head).encode() + b"\n" + lengths + numbers[len(lengths) :])
+    body = data[:8] + b"".join(frames)
+    path.write_bytes(body + footer + len(body).to_bytes(8, "little") + len(footer).to_bytes(8, "little") + data[-8:])
+
+
+def test_the_first_version_of_the_index_is_read(tmp_path: Path) -> None:
+    store = Store.open(str(tmp_path / "s"), create=True)
+    texts = [f"event {n} has Needle_{n % 1500}" for n in range(2500)]
+    write_job(store, "a", [({"trial_id": "t"}, [chunk("agent", text) for text in texts])])
+    job = store.job("a")
+    place = Path(store.url, job.path("search/events.grep"))
+    build_index(store.backend, job)
+    as_version_1(place, [texts[at : at + 1024] for at in (0, 1024, 2048)])
+    stored = job.object("events.grep")
+    assert stored is not None
+    job.objects = tuple(each for each in job.objects if each is not stored)  # as a job that was written without
+    index = open_index(store.backend, job)
+    assert index is not None
+    assert index.having(b"needle_777") == {0, 2}
+    assert [trial.rows for trial in index.trials] == [2500]
+    found = BlockSearch(store.backend, job, index, Pattern.parse("needle_777"), b"needle_777")
+    assert [found.number(row) for rows in found.rows() for row in rows] == [777, 2277]
+    assert {trial.name for trial in index.trials} == {"t"}
 
 
 # -- any pattern -------------------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ def test_the_index_is_derived(tmp_path: Path) -> None:
     assert told == ["j", "j"]
     assert store.verify().problems == []
     folder = tmp_path / "s" / store.job("j").path("search")
-    assert sorted(p.name for p in folder.iterdir()) == ["docs.parquet", "words.parquet"]
+    assert sorted(p.name for p in folder.iterdir()) == ["docs.parquet", "words.pages", "words.parquet"]
     assert index_jobs(store, store.jobs()) == 0
     shutil.rmtree(folder)
     assert search(store, "refused") == expected
@@ -174,3 +174,99 @@ def test_a_job_without_words_is_no_failure(tmp_path: Path) -> None:
     write_job(store, "j", [({"trial_id": "t"}, [usage(1, 2)])])
     write_job(store, "k", [])
     assert search(store, "word") == []
+
+
+def test_any_parquet_engine_reads_the_words(corpus: tuple[Store, dict[tuple[str, str, int], str]]) -> None:
+    import duckdb
+
+    store, texts = corpus
+    search(store, "word0")
+    folder = f"{store.url}/{store.job('j2').path('search')}"
+    some = [text for (job_id, _, _), text in texts.items() if job_id == "j2"]
+    expected = [
+        (term, event, count)
+        for event, text in enumerate(some)
+        for term, count in Counter(re.findall(r"\w+", text.lower())).items()
+    ]
+    with duckdb.connect() as connection:
+        words = connection.execute(f"SELECT term, event, tf FROM '{folder}/words.parquet'").fetchall()
+        docs = connection.execute(f"SELECT event, length, trial_id, type FROM '{folder}/docs.parquet'").fetchall()
+    assert words == sorted(expected, key=lambda row: (row[0].encode(), row[1]))
+    assert [row[1] for row in docs] == [len(text.split()) for text in some]
+    assert docs[39:41] == [(39, docs[39][1], "j2-t1", "agent_message_chunk"), (40, docs[40][1], "j2-t2", docs[40][3])]
+
+
+def test_terms_over_several_row_groups_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from traceflow.query.postings import open_words
+
+    for name in ("_WORDS_ROWS", "_DOCS_ROWS"):
+        monkeypatch.setattr(f"traceflow.query.words.{name}", 16)
+    store = Store.open(str(tmp_path / "s"), create=True)
+    random.seed(8)
+    texts = [" ".join(random.choices(["aa", "aaa", "ab", "zz", f"w{n % 9}", "0"], k=4)) for n in range(100)]
+    job = write_job(store, "j", [({"trial_id": "t"}, [chunk("agent", text) for text in texts])])
+    assert index_jobs(store, [job]) == 1
+    words = open_words(store.backend, job)
+    assert words is not None
+    for term in ["aa", "aaa", "ab", "zz", "w0", "w8", "a", "b", "zzz", ""]:
+        events, counts = words.postings(term)
+        having = {n: text.split().count(term) for n, text in enumerate(texts) if term in text.split()}
+        assert dict(zip(events, counts, strict=True)) == having
+        assert list(events) == sorted(having)
+    assert list(words.lengths()) == [sum(len(word) > 1 for word in text.split()) for text in texts]
+    assert words.types([0, 15, 16, 99]) == ["agent_message_chunk"] * 4
+
+
+def test_a_column_of_several_pages_is_read_in_part(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from traceflow.store.pages import read_int32
+
+    numbers = [(n * 2_654_435_761) % (1 << 31) - (1 << 30) for n in range(5000)]
+    schema = pa.schema([pa.field("a", pa.int32(), False)])
+    for encoding in ("PLAIN", "BYTE_STREAM_SPLIT"):
+        how: dict[str, Any] = {"use_dictionary": False, "column_encoding": {"a": encoding}, "compression": "zstd"}
+        table = pa.table({"a": pa.array(numbers, pa.int32())}, schema=schema)
+        pq.write_table(table, tmp_path / "x", data_page_size=1000, write_batch_size=100, **how)
+        column = pq.read_metadata(tmp_path / "x").row_group(0).column(0)
+        start = column.data_page_offset
+        chunk = (tmp_path / "x").read_bytes()[start : start + column.total_compressed_size]
+        for first, count in ((0, 5000), (0, 1), (999, 2), (250, 1500), (4999, 1), (5000, 0)):
+            assert list(read_int32(chunk, 5000, first, count)) == numbers[first : first + count]
+
+
+@pytest.mark.parametrize("name", ["words.pages", "words.parquet", "docs.parquet"])
+def test_a_damaged_index_is_told_or_made_anew(tmp_path: Path, name: str) -> None:
+    store = Store.open(str(tmp_path / "s"), create=True)
+    a_session(store)
+    expected = search(store, "refused connection")
+    path = tmp_path / "s" / store.job("j").path(f"search/{name}")
+    data = path.read_bytes()
+    path.write_bytes(data[:30])
+    if name == "words.pages":
+        assert search(store, "refused connection") == expected
+        return
+    with pytest.raises(TraceflowError) as caught:
+        search(store, "refused connection")
+    assert caught.value.code == "store_corrupt"
+    path.unlink()
+    with pytest.raises(TraceflowError, match="damaged"):
+        search(store, "refused connection")
+
+
+def test_a_search_needs_no_engine_once_jobs_are_indexed(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    store = Store.open(str(tmp_path / "s"), create=True)
+    a_session(store)
+    index_jobs(store, store.jobs())
+    program = (
+        "import sys; from traceflow.cli import run; code = run(['search', sys.argv[2], '--store', sys.argv[1]]);"
+        "print(code, sorted({'duckdb', 'pyarrow', 'typer', 'numpy', 'pydantic', 'orjson'} & sys.modules.keys()))"
+    )
+    for words in ("ping", '"connection refused" -ping'):
+        argv = [sys.executable, "-c", program, store.url, words]
+        done = subprocess.run(argv, capture_output=True, text=True, check=True)
+        assert done.stdout.splitlines()[-1] == "0 []"

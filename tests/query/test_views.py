@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +58,7 @@ def test_a_job_of_an_older_version_has_null_in_columns_that_came_later(
     old = write_job(store, "old", [({"trial_id": "t"}, [])])
     later = (*schema.TRIALS, schema.Column("mood", pa.string(), "how it felt", since=2))
     monkeypatch.setitem(schema.TABLES, "trials", later)
-    new = replace(write_job(store, "new", [({"trial_id": "t", "mood": "fine"}, [])]), schema_version=2)
+    new = write_job(store, "new", [({"trial_id": "t", "mood": "fine"}, [])]).changed(schema_version=2)
     connection = connect(store)
     for jobs in ((old, new), (new, old)):
         query = table_source("trials", jobs, store.url + "/")

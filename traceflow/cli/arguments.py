@@ -4,9 +4,6 @@ It reads what the other commands read: `--name value`, `--name=value`, `-n value
 before words that begin with a dash. What it refuses ends with code 2 and a line that says why.
 """
 
-from __future__ import annotations
-
-import shutil
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -124,6 +121,8 @@ def rows_text(title: str, rows: Sequence[tuple[str, str]], column: int | None = 
 
 
 def _width() -> int:
+    import shutil
+
     return min(shutil.get_terminal_size((100, 24)).columns, 100)
 
 

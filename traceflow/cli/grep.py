@@ -7,7 +7,6 @@ and everything that it imports is small until the index cannot answer.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +109,8 @@ def _counts(rows: Any, names_only: bool, as_json: bool) -> int:
 
 def document(hit: Hit) -> dict[str, Any]:
     """A hit as JSON."""
+    from datetime import UTC, datetime
+
     when = None if hit.timestamp is None else datetime.fromtimestamp(hit.timestamp / 1e6, UTC)
     return {
         "job_id": hit.job_id,

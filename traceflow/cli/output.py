@@ -9,13 +9,11 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
-from traceflow_formats import jsontext
 from traceflow_formats.errors import TraceflowError
 
 __all__ = [
@@ -35,7 +33,7 @@ __all__ = [
     "write",
 ]
 
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_CONTROL = "[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
 
 
 _LABEL = re.compile(r"(error|warning|skipped)\[\w+\]:")
@@ -83,6 +81,8 @@ def usage_error(usage: str, message: str) -> None:
 
 def print_json(value: Any, *, indent: bool = False) -> None:
     """One JSON value to stdout: a line, or indented for a document that people read."""
+    from traceflow_formats import jsontext
+
     sys.stdout.flush()
     sys.stdout.buffer.write(jsontext.pretty(value) if indent else jsontext.dumps(value) + b"\n")
 
@@ -121,7 +121,10 @@ def cell(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.6g}"
-    return _CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}" if ord(m[0]) < 256 else f"\\u{ord(m[0]):04x}", str(value))
+    text = str(value)
+    if text.isprintable():  # most are, and the expression is not needed then
+        return text
+    return re.sub(_CONTROL, lambda m: f"\\x{ord(m[0]):02x}" if ord(m[0]) < 256 else f"\\u{ord(m[0]):04x}", text)
 
 
 def print_table(
@@ -188,6 +191,8 @@ def _shown(widths: list[int], columns: Sequence[str], optional: Sequence[str]) -
 
 
 def _room() -> int:
+    import shutil
+
     return shutil.get_terminal_size((100, 24)).columns
 
 

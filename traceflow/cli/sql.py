@@ -14,6 +14,8 @@ from traceflow_formats.errors import TraceflowError
 from . import output
 from .options import StoreOption, open_store
 
+_BATCH = 10_000  # rows
+
 
 class Format(StrEnum):
     """How an answer is printed."""
@@ -80,15 +82,12 @@ def _by_ending(out: Path | None) -> Format:
     return endings.get(out.suffix.lower(), Format.table) if out is not None else Format.table
 
 
-def _reader(relation: Any) -> Any:
-    """The answer as a stream of Arrow batches, whatever DuckDB of those we allow calls it."""
-    return relation.to_arrow_reader(10_000) if hasattr(relation, "to_arrow_reader") else relation.fetch_arrow_reader()
-
-
 def _rows(relation: Any) -> Iterator[list[Any]]:
     from traceflow_formats import jsontext
 
-    for batch in _reader(relation):
+    from traceflow.query.engine import arrow_reader
+
+    for batch in arrow_reader(relation, _BATCH):
         for row in _values(batch):
             yield [jsontext.dumps(v).decode() if isinstance(v, list | dict) else v for v in row]
 
@@ -103,7 +102,9 @@ def _write(relation: Any, chosen: Format, file: Any) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    reader = _reader(relation)
+    from traceflow.query.engine import arrow_reader
+
+    reader = arrow_reader(relation, _BATCH)
     if chosen is Format.parquet:
         with pq.ParquetWriter(file, reader.schema, compression="zstd") as parquet:
             for batch in reader:

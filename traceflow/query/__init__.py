@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .connection import connect, explain_error, sql
-    from .hits import Hit, TrialCount
-    from .matching import TrialHits, grep, grep_counts, job_grep, trace_matcher
+    from .hits import Hit, TrialCount, TrialHits
+    from .matching import grep, grep_counts, job_grep, trace_matcher
     from .ranked import Found, index_jobs, search, snippet
     from .views import VIEWS
 
@@ -35,7 +35,7 @@ _PLACES = {
     "Found": "ranked",
     "Hit": "hits",
     "TrialCount": "hits",
-    "TrialHits": "matching",
+    "TrialHits": "hits",
     "connect": "connection",
     "explain_error": "connection",
     "grep": "matching",

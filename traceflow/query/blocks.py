@@ -4,26 +4,27 @@ Nothing here needs an engine, so that a search for something rare is done before
 store, job or pattern that this cannot answer is left to `scan`; both give the same hits in the same order.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import re2
 
 from traceflow.store.backend import Backend
-from traceflow.store.grams import folds_odd, lower
 from traceflow.store.grep_index import BadIndexError, GrepIndex, IndexedTrial
 from traceflow.store.manifest import Manifest
-from traceflow.store.pages import BadPageError, Strings, read_numbers, read_strings, split_page, text_page
+from traceflow.store.pages import BadPageError, read_numbers, read_strings, split_page, text_page
 
 from .hits import Hit
-from .literals import AllOf, Condition
+from .literals import AllOf, Condition, literals_of
 from .pattern import Pattern
 
-__all__ = ["UNUSABLE", "BlockSearch", "Blocks", "Row"]
+__all__ = ["UNUSABLE", "BlockSearch", "Blocks", "Row", "in_order"]
 
-_AHEAD = 32  # blocks in hand at once, where threads read them
+_AHEAD = 48  # blocks in hand at once, where threads read them
+_WORTH = 6  # blocks that are worth a thread
 UNUSABLE = (BadIndexError, BadPageError, ValueError)  # what a damaged index or page may raise
 
 
@@ -47,10 +48,7 @@ class Blocks:
         self._index = index
         self._pattern = pattern
         self._events = job.path("events.parquet")
-        self._trials = sorted(index.trials, key=lambda trial: trial.first)
-        self._firsts = [trial.first for trial in self._trials]
-        if sum(trial.rows for trial in self._trials) != index.starts[-1]:
-            raise BadIndexError("it does not know the trials of all events")
+        self._firsts: list[int] | None = None
 
     def number(self, row: Row) -> int:
         """The row among all events of the job."""
@@ -61,53 +59,69 @@ class Blocks:
         out: list[Hit] = []
         starts = self._index.starts
         for block, some in groupby(numbers, key=lambda number: bisect_right(starts, number) - 1):
-            text = self._text(block)
+            page, bounds = self._text(block)
             places = [number - starts[block] for number in some]
-            out += self.hits([Row(block, at, text.data[text.starts[at] : text.ends[at]]) for at in places])
+            out += self.hits([Row(block, at, page[bounds[at] + 4 : bounds[at + 1]]) for at in places])
+        return out
+
+    def having(self, numbers: Sequence[int], search: Callable[[bytes], Any]) -> list[int]:
+        """Those of these rows of the job, which ascend, in whose text something is found."""
+        out: list[int] = []
+        starts = self._index.starts
+        for block, some in groupby(numbers, key=lambda number: bisect_right(starts, number) - 1):
+            page, bounds = self._text(block)
+            for number in some:
+                at = number - starts[block]
+                if search(page[bounds[at] + 4 : bounds[at + 1]]):
+                    out.append(number)
         return out
 
     def trial_of(self, row: Row) -> IndexedTrial:
         """The trial whose event it is."""
-        return self._trials[self._trial_number(row.block, row.at)]
+        return self._index.trials[self._trial_number(row.block, row.at)]
 
     def _trial_number(self, block: int, at: int) -> int:
+        if self._firsts is None:
+            self._firsts = [trial.first for trial in self._index.trials]
         return bisect_right(self._firsts, self._index.starts[block] + at) - 1
 
     def _chunk(self, column: str, block: int) -> bytes:
-        offset, length = self._index.pages[column][block]
+        offset, length = self._index.page(column, block)
         data = self._backend.read_range(self._events, offset, length)
         if len(data) != length:
             raise BadPageError("events.parquet is too short")
         return data
 
-    def _text(self, block: int) -> Strings:
+    def _text(self, block: int) -> tuple[bytes, list[int]]:
         rows = self._index.rows[block]
-        return split_page(text_page(self._chunk("text", block), rows), rows)
+        page = text_page(self._chunk("text", block), rows)
+        return page, split_page(page, rows)
 
     def hits(self, found: list[Row]) -> list[Hit]:
-        """The events themselves; `found` are of one block."""
+        """The events themselves; `found` are of one block, and ascend."""
         if not found:
             return []
         block = found[0].block
         rows = self._index.rows[block]
-        seq = read_numbers(self._chunk("seq", block), rows, False)
-        types = read_strings(self._chunk("type", block), rows, False)
-        tools = read_strings(self._chunk("tool_name", block), rows, True)
-        agents = read_strings(self._chunk("agent_id", block), rows, True)
-        times = read_numbers(self._chunk("timestamp", block), rows, True)
+        wanted = [row.at for row in found]
+        seq = read_numbers(self._chunk("seq", block), rows, False, wanted)
+        types = read_strings(self._chunk("type", block), rows, False, wanted)
+        tools = read_strings(self._chunk("tool_name", block), rows, True, wanted)
+        agents = read_strings(self._chunk("agent_id", block), rows, True, wanted)
+        times = read_numbers(self._chunk("timestamp", block), rows, True, wanted)
         out = []
-        for row in found:
-            at, trial = row.at, self.trial_of(row)
+        for n, row in enumerate(found):
+            trial = self.trial_of(row)
             out.append(
                 Hit(
                     job_id=self._job.job_id,
                     trial_id=trial.trial_id,
                     trial_name=trial.name,
-                    seq=seq[at] or 0,
-                    type=types[at] or "",
-                    tool_name=tools[at],
-                    agent_id=agents[at],
-                    timestamp=times[at],
+                    seq=seq[n] or 0,
+                    type=types[n] or "",
+                    tool_name=tools[n],
+                    agent_id=agents[n],
+                    timestamp=times[n],
                     text=row.text.decode(),
                     pattern=self._pattern,
                 )
@@ -130,9 +144,10 @@ class BlockSearch(Blocks):
     ) -> None:
         super().__init__(backend, job, index, pattern)
         self._search = pattern.compile().search
-        self._condition = condition
+        expression = f"(?i:{_necessary(condition)})"
+        self._find = Pattern(expression, expression).compile().search
         self._types = types
-        self._kept = None if keep is None else [keep(trial) for trial in self._trials]
+        self._kept = None if keep is None else [keep(trial) for trial in index.trials]
         self.blocks = sorted(self._allowed(_blocks_of(condition, index)))
 
     def _allowed(self, blocks: set[int]) -> set[int]:
@@ -141,47 +156,52 @@ class BlockSearch(Blocks):
             return blocks
         starts = self._index.starts
         allowed: set[int] = set()
-        for kept, trial in zip(self._kept, self._trials, strict=True):
+        for kept, trial in zip(self._kept, self._index.trials, strict=True):
             if kept and trial.rows:
                 first = bisect_right(starts, trial.first) - 1
                 last = bisect_right(starts, trial.first + trial.rows - 1) - 1
                 allowed.update(range(first, last + 1))
         return blocks & allowed
 
-    def rows(self, backwards: bool = False, threads: int = 1) -> Iterator[list[Row]]:
+    def rows(self, backwards: bool = False) -> Iterator[list[Row]]:
         """The events that match, block by block, in their order; or from the last block to the first."""
-        blocks = self.blocks[::-1] if backwards else self.blocks
-        if threads < 2 or len(blocks) < _AHEAD:
-            yield from map(self._block, blocks)
-            return
-        from concurrent.futures import ThreadPoolExecutor
+        return map(self.block, self.blocks[::-1] if backwards else self.blocks)
 
-        with ThreadPoolExecutor(threads) as pool:
-            for at in range(0, len(blocks), _AHEAD):
-                yield from pool.map(self._block, blocks[at : at + _AHEAD])
-
-    def _block(self, block: int) -> list[Row]:
+    def block(self, block: int) -> list[Row]:
+        """The events of a block that match. Threads may call it."""
         rows = self._index.rows[block]
         page = text_page(self._chunk("text", block), rows)
-        small = None if folds_odd(page) else lower(page)  # places move where a letter shrinks when it is folded
-        if small is not None and not _holds(self._condition, small):
+        at = _first(self._find(page))
+        if at < 0:
             return []  # most blocks that cannot be told from the right ones end here
-        text = split_page(page, rows)
-        wanted: Sequence[int] = (
-            range(rows) if small is None else sorted(_rows_of(self._condition, text._replace(data=small)))
-        )
-        if self._kept is not None:
-            wanted = [at for at in wanted if self._kept[self._trial_number(block, at)]]
-        if self._types is not None and wanted:
-            types = read_strings(self._chunk("type", block), rows, False)
-            wanted = [at for at in wanted if types[at] in self._types]
-        data, starts, ends, search = text.data, text.starts, text.ends, self._search
+        bounds = split_page(page, rows)
+        types = None if self._types is None else read_strings(self._chunk("type", block), rows, False)
         out = []
-        for at in wanted:
-            piece = data[starts[at] : ends[at]]
-            if search(piece):
-                out.append(Row(block, at, piece))
+        while at >= 0:
+            row = bisect_right(bounds, at) - 1
+            start, end = bounds[row] + 4, bounds[row + 1]
+            if (self._kept is None or self._kept[self._trial_number(block, row)]) and (
+                types is None or types[row] in (self._types or ())
+            ):
+                text = page[start:end]
+                # what was found may begin or end among the lengths that stand between texts: the text is asked again
+                if self._search(text):
+                    out.append(Row(block, row, text))
+            at = _first(self._find(page, end)) if row + 1 < rows else -1
         return out
+
+
+def _first(match: Any) -> int:
+    return -1 if match is None else int(match.start())
+
+
+def _necessary(condition: Condition) -> str:
+    """An expression that is found, in any case, in every text that fulfils the condition."""
+    if isinstance(condition, bytes):
+        return str(re2.escape(condition.decode()))
+    if isinstance(condition, AllOf):  # one of them is enough to tell most blocks: the one that asks for most
+        return _necessary(max(condition.parts, key=lambda part: min(map(len, literals_of(part)))))
+    return "|".join(map(_necessary, condition.parts))
 
 
 def _blocks_of(condition: Condition, index: GrepIndex) -> set[int]:
@@ -198,32 +218,69 @@ def _blocks_of(condition: Condition, index: GrepIndex) -> set[int]:
     return found or set()
 
 
-def _holds(condition: Condition, data: bytes) -> bool:
-    """Whether folded bytes fulfil a condition, wherever in them."""
-    if isinstance(condition, bytes):
-        return condition in data
-    return (all if isinstance(condition, AllOf) else any)(_holds(part, data) for part in condition.parts)
+# -- several at once ---------------------------------------------------------------------------------------
 
 
-def _rows_of(condition: Condition, text: Strings) -> set[int]:
-    """The rows of a block that fulfil it. `text` is folded."""
-    if not isinstance(condition, bytes):
-        found: set[int] | None = None
-        every = isinstance(condition, AllOf)
-        for part in condition.parts:
-            some = _rows_of(part, text)
-            found = some if found is None else found & some if every else found | some
-            if every and not found:
-                break
-        return found or set()
-    rows = set()
-    find, starts, ends = text.data.find, text.starts, text.ends
-    at = find(condition)
-    while at >= 0:
-        row = bisect_right(starts, at) - 1
-        if row >= 0:
-            rows.add(row)
-            at = find(condition, max(ends[row], at + 1))
-        else:
-            at = find(condition, at + 1)
-    return rows
+class _Slot:
+    """A piece of work, and what came of it."""
+
+    __slots__ = ("done", "item", "result")
+
+    def __init__(self, item: Any, done: Any) -> None:
+        self.item = item
+        self.result: Any = None
+        self.done = done
+        done.acquire()
+
+
+def in_order(work: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iterator[tuple[Any, Any]]:
+    """Each item with what `work` makes of it, in the order of the items.
+
+    Threads are started when there is enough for them to do, and end with the iteration. `work` must not raise.
+    """
+    source = iter(items)
+    waiting: deque[Any] = deque()
+    if threads < 2:
+        yield from ((item, work(item)) for item in source)
+        return
+    for item in source:
+        waiting.append(item)
+        if len(waiting) == _WORTH * threads:
+            break
+    else:
+        yield from ((item, work(item)) for item in waiting)
+        return
+    from queue import SimpleQueue
+    from threading import Lock, Thread
+
+    tasks: SimpleQueue[_Slot | None] = SimpleQueue()
+    ended: list[bool] = []
+
+    def run() -> None:
+        while (slot := tasks.get()) is not None:
+            if not ended:
+                slot.result = work(slot.item)
+            slot.done.release()
+
+    def put(item: Any) -> _Slot:
+        slot = _Slot(item, Lock())
+        tasks.put(slot)
+        return slot
+
+    slots: deque[_Slot] = deque(map(put, waiting))
+    running = [Thread(target=run, daemon=True) for _ in range(threads)]
+    for thread in running:
+        thread.start()
+    try:
+        while slots:
+            while len(slots) < _AHEAD and (more := next(source, None)) is not None:
+                slots.append(put(more))
+            slot = slots.popleft()
+            slot.done.acquire()
+            yield slot.item, slot.result
+    finally:
+        ended.append(True)
+        for _ in running:
+            tasks.put(None)
+        for thread in running:
+            thread.join()

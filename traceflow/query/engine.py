@@ -5,17 +5,23 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
 from traceflow.store.store import Store
 
-__all__ = ["engine_settings", "open_locked", "quote"]
+__all__ = ["arrow_reader", "engine_settings", "open_locked", "quote"]
 
 
 def quote(text: str) -> str:
     """A text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def arrow_reader(relation: Any, rows: int) -> Any:
+    """The answer as a stream of Arrow batches, whatever DuckDB of those we allow calls it."""
+    return relation.to_arrow_reader(rows) if hasattr(relation, "to_arrow_reader") else relation.fetch_arrow_reader(rows)
 
 
 def open_locked(store: Store) -> tuple[duckdb.DuckDBPyConnection, str]:

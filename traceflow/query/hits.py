@@ -1,20 +1,19 @@
 """What grep finds."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .pattern import Pattern
 
-__all__ = ["Hit", "TrialCount"]
+if TYPE_CHECKING:
+    from traceflow_formats.trace import TraceLine
+
+__all__ = ["Hit", "TrialCount", "TrialHits"]
 
 MAX_SPANS = 100  # places that a hit names
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     """An event that matches."""
 
     job_id: str
@@ -26,7 +25,7 @@ class Hit:
     agent_id: str | None
     timestamp: int | None  # microseconds since 1970, UTC
     text: str
-    pattern: Pattern = field(repr=False)
+    pattern: Pattern
 
     @property
     def spans(self) -> tuple[tuple[int, int], ...]:
@@ -62,3 +61,13 @@ class TrialCount(NamedTuple):
     trial_id: str
     trial_name: str
     matches: int
+
+
+class TrialHits(NamedTuple):
+    """The events of a trial that match: how many, exactly, and the first five."""
+
+    trial_id: str
+    trial_name: str
+    task_name: str | None
+    match_count: int
+    events: tuple["TraceLine", ...]

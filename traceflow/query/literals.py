@@ -6,8 +6,6 @@ a pattern without a condition is None. Literals are folded as the index folds (s
 condition is asked of folded text, whatever the case of pattern and text.
 """
 
-from __future__ import annotations
-
 from itertools import product
 from typing import NamedTuple, TypeAlias
 
@@ -39,13 +37,13 @@ CASELESS = (
 class AllOf(NamedTuple):
     """Every one of these conditions holds."""
 
-    parts: tuple[Condition, ...]
+    parts: tuple["Condition", ...]
 
 
 class OneOf(NamedTuple):
     """At least one of them holds."""
 
-    parts: tuple[Condition, ...]
+    parts: tuple["Condition", ...]
 
 
 Condition: TypeAlias = bytes | AllOf | OneOf  # bytes: the folded text holds them; 4 or more

@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 from traceflow_formats.errors import TraceflowError
 
@@ -20,33 +21,21 @@ from traceflow.store.grep_index import BadIndexError, GrepIndex, IndexedTrial, o
 from traceflow.store.manifest import Manifest
 from traceflow.store.store import Store
 
-from .blocks import UNUSABLE, Blocks, BlockSearch
-from .hits import Hit, TrialCount
+from .blocks import UNUSABLE, Blocks, BlockSearch, Row, in_order
+from .hits import Hit, TrialCount, TrialHits
 from .literals import Condition, required
 from .pattern import Pattern
 
 if TYPE_CHECKING:
-    from traceflow_formats.trace import TraceLine
-
     from traceflow.store.reading import Matches
 
     from .scan import ScannedJob
 
-__all__ = ["Scope", "TrialHits", "grep", "grep_counts", "job_grep", "trace_matcher"]
+__all__ = ["Scope", "grep", "grep_counts", "job_grep", "trace_matcher"]
 
 FIRST_EVENTS = 5  # events that a trial's group shows
 _ROW = "file_row_number"
 _PREFIX = 8  # characters of an id that are enough to name a trial
-
-
-class TrialHits(NamedTuple):
-    """The events of a trial that match: how many, exactly, and the first five."""
-
-    trial_id: str
-    trial_name: str
-    task_name: str | None
-    match_count: int
-    events: tuple[TraceLine, ...]
 
 
 # -- what is asked -----------------------------------------------------------------------------------------
@@ -102,14 +91,7 @@ def grep_counts(
     out: list[TrialCount] = []
     for indexed, group in groupby(scope.jobs, key=scope.has_index):
         run = list(group)
-        if not indexed:
-            out += _scanned_counts(scope, run, search)
-            continue
-        for job in run:
-            try:
-                out += _indexed_counts(scope, job, search)
-            except UNUSABLE:
-                out += _scanned_counts(scope, [job], search)
+        out += _indexed_counts(scope, run, search) if indexed else _scanned_counts(scope, run, search)
     return out
 
 
@@ -209,25 +191,18 @@ class Scope:
         types = None if self.types is None else frozenset(self.types)
         return BlockSearch(self.store.backend, job, index, pattern, self.condition, keep, types)
 
-    def rows(
-        self, jobs: Iterable[Manifest], pattern: Pattern, condition: Condition | None
-    ) -> Iterator[tuple[str, int]]:
-        """Job and row of every event whose text matches."""
-        self.condition = condition
-        for job in jobs:
-            found: list[int] | None = None
-            if self.has_index(job):
-                try:
-                    blocks = self.search(job, pattern)
-                    found = [blocks.number(row) for some in blocks.rows(threads=_threads(None)) for row in some]
-                except UNUSABLE:
-                    found = None
-            if found is None:
-                from .scan import IN_TEXT, scan
+    def having(self, job: Manifest, pattern: Pattern, rows: Sequence[int]) -> list[int]:
+        """Those of these rows of a job, which ascend, whose text matches."""
+        index = self.index(job)
+        try:
+            if index is not None:
+                return Blocks(self.store.backend, job, index, pattern).having(rows, pattern.compile().search)
+        except UNUSABLE:
+            pass
+        from .scan import IN_TEXT, ScannedJob, scan
 
-                found = [row for _, row in scan(self.store, self.scanned([job]), self.types, pattern, _ROW, IN_TEXT)]
-            for number in found:
-                yield job.job_id, number
+        found = [row for _, row in scan(self.store, [ScannedJob(job)], None, pattern, _ROW, IN_TEXT)]
+        return sorted(set(rows) & set(found))
 
     def hits(self, job: Manifest, rows: Sequence[int], pattern: Pattern) -> list[Hit]:
         """The events in these rows of a job, which ascend."""
@@ -240,6 +215,10 @@ class Scope:
         from .scan import ScannedJob, hits_at
 
         return list(hits_at(self.store, [ScannedJob(job)], ((0, row) for row in rows), pattern))
+
+    def chosen(self, trial_id: str, name: str, agent: str | None, model: str | None) -> bool:
+        """Whether the trial is asked for."""
+        return self.choice is None or self.choice(trial_id, name, agent, model)
 
     def scanned(self, jobs: Iterable[Manifest]) -> list[ScannedJob]:
         """Jobs for a scan."""
@@ -263,7 +242,7 @@ class Scope:
     def _check_names(self, choice: _Choice) -> None:
         """Refuse a name that no trial has. Trials without events are in no index."""
         for job in self.jobs:
-            index = self.index(job) if self.condition is not None else None
+            index = self.index(job)
             for trial in index.trials if index is not None else ():
                 choice(trial.trial_id, trial.name, trial.agent, trial.model)
         if choice.unused:
@@ -302,34 +281,66 @@ def _first(scope: Scope, search: Pattern, limit: int | None) -> Iterator[Hit]:
     """The hits in their order, at most so many."""
     left = limit
     for indexed, group in groupby(scope.jobs, key=scope.has_index):
+        if left is not None and left <= 0:
+            return
         run = list(group)
-        for part in [[job] for job in run] if indexed else [run]:
-            if left is not None and left <= 0:
-                return
-            hits = _indexed_hits(scope, part[0], search, left) if indexed else _scanned_hits(scope, part, search, left)
-            for hit in hits:
-                yield hit
-                if left is not None:
-                    left -= 1
-                    if left <= 0:
-                        return
+        for hit in _indexed_hits(scope, run, search, left) if indexed else _scanned_hits(scope, run, search, left):
+            yield hit
+            if left is not None:
+                left -= 1
+                if left <= 0:
+                    return
 
 
-def _indexed_hits(scope: Scope, job: Manifest, search: Pattern, limit: int | None) -> Iterator[Hit]:
-    """The hits of one job by its index; where that fails on the way, the rest of them by a scan."""
-    given = 0
-    try:
-        blocks = scope.search(job, search)
-        for rows in blocks.rows(threads=_threads(limit)):
-            for hit in blocks.hits(rows if limit is None else rows[: limit - given]):
-                given += 1
-                yield hit
-            if limit is not None and given >= limit:
-                return
-    except UNUSABLE:
-        for number, hit in enumerate(_scanned_hits(scope, [job], search, limit)):
-            if number >= given:
-                yield hit
+def _indexed_hits(scope: Scope, jobs: Sequence[Manifest], search: Pattern, limit: int | None) -> Iterator[Hit]:
+    """The hits of jobs by their indexes; of a job whose index fails on the way the rest of them by a scan."""
+    given, broken = 0, None
+    last: Manifest | None = None
+    for job, blocks, rows in _blocks(scope, jobs, search, _threads(limit)):
+        if job is not last:
+            last, given = job, 0
+        if job is broken:
+            continue
+        hits: Iterable[Hit]
+        try:
+            if blocks is None or rows is None:
+                raise BadIndexError("it cannot be read")
+            hits = blocks.hits(rows if limit is None else rows[:limit])
+        except UNUSABLE:
+            broken = job
+            hits = islice(_scanned_hits(scope, [job], search, None), given, None)
+        for hit in hits:
+            given += 1
+            yield hit
+
+
+def _blocks(
+    scope: Scope, jobs: Iterable[Manifest], search: Pattern, threads: int
+) -> Iterator[tuple[Manifest, BlockSearch | None, list[Row] | None]]:
+    """The rows that match of every block that may have some; None for them, or for both, where the index fails."""
+
+    def found() -> Iterator[tuple[Manifest, BlockSearch | None, int]]:
+        for job in jobs:
+            try:
+                blocks = scope.search(job, search)
+            except UNUSABLE:
+                yield job, None, 0
+            else:
+                yield from ((job, blocks, block) for block in blocks.blocks)
+
+    def read(item: tuple[Manifest, BlockSearch | None, int]) -> list[Row] | Exception | None:
+        _, blocks, block = item
+        try:
+            return None if blocks is None else blocks.block(block)
+        except UNUSABLE:
+            return None
+        except Exception as error:
+            return error
+
+    for (job, blocks, _), rows in in_order(read, found(), threads):
+        if isinstance(rows, Exception):
+            raise rows
+        yield job, blocks, rows
 
 
 def _scanned_hits(scope: Scope, jobs: Sequence[Manifest], search: Pattern, limit: int | None) -> Iterator[Hit]:
@@ -377,14 +388,22 @@ def _last_scanned(scope: Scope, jobs: Sequence[Manifest], search: Pattern, tail:
     return list(hits_at(scope.store, scanned, places, search))
 
 
-def _indexed_counts(scope: Scope, job: Manifest, search: Pattern) -> list[TrialCount]:
-    blocks = scope.search(job, search)
-    counts: dict[IndexedTrial, int] = {}
-    for rows in blocks.rows(threads=_threads(None)):
-        for row in rows:
-            trial = blocks.trial_of(row)
-            counts[trial] = counts.get(trial, 0) + 1
-    return [TrialCount(job.job_id, trial.trial_id, trial.name, count) for trial, count in counts.items()]
+def _indexed_counts(scope: Scope, jobs: Sequence[Manifest], search: Pattern) -> list[TrialCount]:
+    out: list[TrialCount] = []
+    for job, group in groupby(_blocks(scope, jobs, search, _threads(None)), key=itemgetter(0)):
+        counts: dict[IndexedTrial, int] = {}
+        try:
+            for _, blocks, rows in group:
+                if blocks is None or rows is None:
+                    raise BadIndexError("it cannot be read")
+                for row in rows:
+                    trial = blocks.trial_of(row)
+                    counts[trial] = counts.get(trial, 0) + 1
+        except UNUSABLE:
+            out += _scanned_counts(scope, [job], search)
+        else:
+            out += [TrialCount(job.job_id, trial.trial_id, trial.name, count) for trial, count in counts.items()]
+    return out
 
 
 def _scanned_counts(scope: Scope, jobs: Sequence[Manifest], search: Pattern) -> list[TrialCount]:

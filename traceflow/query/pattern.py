@@ -1,10 +1,7 @@
 """Search patterns: RE2 expressions, checked before anything is read."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import re2
 from traceflow_formats.errors import TraceflowError
@@ -14,8 +11,7 @@ __all__ = ["MAX_PATTERN", "Pattern"]
 MAX_PATTERN = 512
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(NamedTuple):
     """A pattern that was checked, and the RE2 expression that it stands for.
 
     Case is ignored unless it was asked for, `^` and `$` are the ends of a line, `.` is not a line feed.
@@ -25,7 +21,7 @@ class Pattern:
     expression: str
 
     @classmethod
-    def parse(cls, text: str, fixed: bool = False, case_sensitive: bool = False) -> Pattern:
+    def parse(cls, text: str, fixed: bool = False, case_sensitive: bool = False) -> Self:
         """Raises TraceflowError invalid_input for an empty pattern, one over 512 characters, or one that RE2
         does not take, with the position where that can be told."""
         if not text:

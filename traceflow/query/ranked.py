@@ -5,29 +5,27 @@ timeout redis            events with either word, those with both and with the r
 timeout -docker          none that has the word
 """
 
-from __future__ import annotations
-
+import math
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple, Self
 
 from traceflow_formats.errors import TraceflowError
 
 from traceflow.store.manifest import Manifest
 from traceflow.store.store import Store
 
+from .blocks import UNUSABLE
 from .hits import Hit
-from .literals import required
 from .matching import Scope
 from .pattern import Pattern
-
-if TYPE_CHECKING:
-    import duckdb
+from .postings import JobWords, open_words
 
 __all__ = ["Found", "Query", "index_jobs", "search", "snippet"]
 
 K1, B = 1.2, 0.75
+_SHORTEST, _LONGEST = 2, 40  # characters of a word
 _MAX_TERMS = 64
 _SNIPPET = 160  # characters
 _MAX_LENGTH = 512
@@ -44,8 +42,7 @@ class Found(NamedTuple):
     hit: Hit
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(NamedTuple):
     """What is asked: terms that count, terms that must not stand in an event, phrases that must, and that must not."""
 
     terms: tuple[str, ...]
@@ -54,7 +51,7 @@ class Query:
     unwanted: tuple[tuple[str, ...], ...]
 
     @classmethod
-    def parse(cls, words: str) -> Query:
+    def parse(cls, words: str) -> Self:
         """Raises TraceflowError invalid_input for a question without a word, or with too many."""
         terms: list[str] = []
         without: list[str] = []
@@ -63,7 +60,7 @@ class Query:
         for minus, quoted, plain in _PART.findall(words):
             text = (quoted or plain).lower()
             whole = tuple(re.findall(r"\w+", text))
-            found = [word for word in whole if 2 <= len(word) <= 40]
+            found = [word for word in whole if _SHORTEST <= len(word) <= _LONGEST]
             if not minus:
                 terms += found
             if len(whole) > 1:  # a phrase; or `error-401`, whose parts stand together as well
@@ -96,24 +93,18 @@ def search(
     Jobs that were never searched are indexed first; `progress` is told of each. Arguments are those of `grep`.
     Raises TraceflowError invalid_input for a question without a word, job_not_found, trial_not_found, io_error.
     """
-    import duckdb
-
-    from .connection import explain_error
-    from .engine import open_locked
-
     query = Query.parse(words)
     scope = Scope(store, jobs, trials, types, agents, models, None)
     searched = [job for job in scope.jobs if job.rows("events")]
     if not searched or limit <= 0:
         return []
-    index_jobs(store, searched, progress)
-    connection, root = open_locked(store)
+    _, opened = _indexed(store, searched, progress)
     try:
-        rows = _ranked(connection, root, scope, searched, query, limit)
-    except duckdb.Error as error:
-        raise explain_error(error) from None
-    finally:
-        connection.close()
+        rows = _ranked(scope, searched, opened, query, limit)
+    except (*UNUSABLE, FileNotFoundError) as error:
+        raise TraceflowError(
+            "store_corrupt", f"an index of search is damaged ({error}); remove the folder search of its job"
+        ) from None
     pattern = _shown(query)
     by_id = {job.job_id: job for job in searched}
     wanted: dict[str, list[int]] = {}
@@ -129,16 +120,24 @@ def search(
 
 def index_jobs(store: Store, jobs: Sequence[Manifest], progress: _Progress = lambda amount, word: None) -> int:
     """Index the words of the jobs that have no such index yet; how many had none."""
-    from .words import build_words, has_words
+    return _indexed(store, jobs, progress)[0]
 
+
+def _indexed(store: Store, jobs: Sequence[Manifest], progress: _Progress) -> tuple[int, list[JobWords]]:
+    """The words of these jobs, and how many had to be indexed for it."""
     made = 0
+    opened = []
     for job in jobs:
-        if not has_words(store.backend, job):
+        words = open_words(store.backend, job)
+        if words is None:
+            from .words import build_words
+
             progress(0, str(job.job.get("original_job_name") or job.job_id))
-            build_words(store, job)
+            words = build_words(store, job)
             made += 1
+        opened.append(words)
         progress(1, job.job_id)
-    return made
+    return made, opened
 
 
 def snippet(hit: Hit, width: int = _SNIPPET) -> tuple[str, list[tuple[int, int]]]:
@@ -175,66 +174,88 @@ def _shown(query: Query) -> Pattern:
 # -- the answer --------------------------------------------------------------------------------------------
 
 
+class _Ranked(NamedTuple):
+    """The best event of a trial. They sort as they are shown."""
+
+    order: float  # the score, negative, rounded: the sum of floats depends on their order
+    job: int
+    first: int  # the first event of the trial that fits
+    trial_id: str
+    row: int
+    score: float
+    matches: int
+
+
 def _ranked(
-    connection: duckdb.DuckDBPyConnection,
-    root: str,
-    scope: Scope,
-    jobs: Sequence[Manifest],
-    query: Query,
-    limit: int,
+    scope: Scope, jobs: Sequence[Manifest], words: Sequence[JobWords], query: Query, limit: int
 ) -> list[tuple[str, str, int, float, int]]:
     """Job, trial, row, score and matches of the best trials."""
-    from .engine import quote
-    from .words import DOCS, WORDS
-
-    words, docs = (
-        f"read_parquet([{', '.join(quote(root + job.path(name)) for job in jobs)}])" for name in (WORDS, DOCS)
-    )
-    values: dict[str, Any] = {"limit": limit}
-    where = ["true"]
-    if query.without:
-        unwanted = f"SELECT job_id, event FROM {words} WHERE term IN {_listed(query.without)}"
-        where.append(f"(job_id, event) NOT IN ({unwanted})")
-    if scope.types is not None:
-        values["types"] = list(scope.types)
-        where.append("list_contains($types::VARCHAR[], type)")
-    if scope.choice is not None:
-        chosen = [(s.job.job_id, t) for s in scope.scanned(jobs) for t in sorted(s.chosen or ())]
-        values["some_jobs"], values["some_trials"] = ([pair[n] for pair in chosen] for n in (0, 1))
-        where.append("(job_id, trial_id) IN (SELECT unnest($some_jobs), unnest($some_trials))")
-    for number, phrase in enumerate([*query.phrases, *query.unwanted]):
-        places = _with_phrase(scope, jobs, phrase)
-        for n, name in enumerate(("jobs", "rows")):
-            values[f"{name}{number}"] = [place[n] for place in places]
-        but = "" if number < len(query.phrases) else "NOT "
-        some = f"SELECT unnest($jobs{number}::VARCHAR[]), unnest($rows{number}::INTEGER[])"
-        where.append(f"(job_id, event) {but}IN ({some})")
-    return connection.execute(
-        f"""
-WITH p AS MATERIALIZED (SELECT job_id, term, event, tf FROM {words} WHERE term IN {_listed(query.terms)}),
-d AS MATERIALIZED (SELECT * FROM {docs}),
-n AS (SELECT count(*) AS events, avg(length) AS mean FROM d),
-idf AS (SELECT term, ln(1 + (any_value(events) - count(*) + 0.5) / (count(*) + 0.5)) AS idf FROM p, n GROUP BY term),
-scored AS (
-    SELECT p.job_id, p.event, trial_id, type,
-        sum(idf * tf * {K1 + 1} / (tf + {K1} * ({1 - B} + {B} * length / mean))) AS score
-    FROM p JOIN idf USING (term) JOIN d ON d.job_id = p.job_id AND d.event = p.event, n
-    GROUP BY p.job_id, p.event, trial_id, type
-)
-SELECT job_id, trial_id, arg_max(event, (score, -event)) AS event, max(score) AS best, count(*) AS matches
-FROM scored WHERE {" AND ".join(where)}
-GROUP BY job_id, trial_id ORDER BY round(max(score), 9) DESC, job_id, min(event) LIMIT $limit""",
-        values,
-    ).fetchall()
+    count = sum(each.docs for each in words)
+    mean = sum(each.length for each in words) / max(count, 1)
+    weights = []
+    for term in query.terms:
+        having = sum(len(each.postings(term)[0]) for each in words)
+        weights.append((term, math.log(1 + (count - having + 0.5) / (having + 0.5)) * (K1 + 1)))
+    found: list[_Ranked] = []
+    for number, each in enumerate(words):
+        events, scores = _fitting(scope, jobs[number], each, query, *_scores(each, weights, mean))
+        for trial in each.trials:
+            low, high = bisect_left(events, trial.first), bisect_left(events, trial.first + trial.rows)
+            if low == high or not scope.chosen(trial.trial_id, trial.name, trial.agent, trial.model):
+                continue
+            best = max(scores[low:high])
+            at = scores.index(best, low)
+            found.append(_Ranked(-round(best, 9), number, events[low], trial.trial_id, events[at], best, high - low))
+    return [(jobs[r.job].job_id, r.trial_id, r.row, r.score, r.matches) for r in sorted(found)[:limit]]
 
 
-def _listed(terms: Sequence[str]) -> str:
-    from .engine import quote
+def _scores(words: JobWords, weights: Sequence[tuple[str, float]], mean: float) -> tuple[Sequence[int], list[float]]:
+    """The events that have a term, which ascend, and the score of each: BM25."""
+    low, high = K1 * (1 - B), K1 * B / mean if mean else 0.0
+    parts: list[tuple[Sequence[int], list[float]]] = []
+    for term, weight in weights:
+        having, counts = words.postings(term)
+        if having:
+            lengths = words.lengths()
+            # the one loop over every event that has a common word
+            parts.append(
+                (having, [weight * n / (n + low + high * lengths[at]) for at, n in zip(having, counts, strict=True)])
+            )
+    if len(parts) < 2:
+        return parts[0] if parts else ((), [])
+    total = dict(zip(*parts[0], strict=True))
+    get = total.get
+    for events, scores in parts[1:]:
+        for at, score in zip(events, scores, strict=True):
+            total[at] = get(at, 0.0) + score
+    ascending = sorted(total)
+    return ascending, [total[at] for at in ascending]
 
-    return f"({', '.join(map(quote, terms))})"
+
+def _fitting(
+    scope: Scope, job: Manifest, words: JobWords, query: Query, events: Sequence[int], scores: list[float]
+) -> tuple[Sequence[int], list[float]]:
+    """Of the events with a term those that are asked for."""
+    if not (query.without or query.phrases or query.unwanted or scope.types is not None):
+        return events, scores
+    kept = set(events)
+    for term in query.without:
+        kept.difference_update(words.postings(term)[0])
+    for phrase in query.phrases:
+        kept &= _with_phrase(scope, job, words, phrase, kept)
+    for phrase in query.unwanted:
+        kept -= _with_phrase(scope, job, words, phrase, kept)
+    if scope.types is not None and kept:
+        ascending = sorted(kept)
+        types = words.types(ascending)
+        kept = {event for event, kind in zip(ascending, types, strict=True) if kind in scope.types}
+    pairs = [(event, score) for event, score in zip(events, scores, strict=True) if event in kept]
+    return [event for event, _ in pairs], [score for _, score in pairs]
 
 
-def _with_phrase(scope: Scope, jobs: Sequence[Manifest], phrase: Sequence[str]) -> list[tuple[str, int]]:
-    """Where the words of a phrase stand together, found as grep finds it: job and event."""
-    pattern = Pattern(" ".join(phrase), _phrase(phrase))
-    return list(scope.rows(jobs, pattern, required(pattern.expression)))
+def _with_phrase(scope: Scope, job: Manifest, words: JobWords, phrase: Sequence[str], among: set[int]) -> set[int]:
+    """Those of some events in which the words of a phrase stand together. Only events that have all are read."""
+    for word in phrase:
+        if _SHORTEST <= len(word) <= _LONGEST:
+            among = among.intersection(words.postings(word)[0])
+    return set(scope.having(job, Pattern(" ".join(phrase), _phrase(phrase)), sorted(among))) if among else set()

@@ -10,16 +10,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import time
-import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from traceflow_formats.errors import TraceflowError
+
+if TYPE_CHECKING:  # a search that the index answers is done before this would be imported
+    from pathlib import Path
 
 __all__ = ["PARTIAL", "Backend", "LocalBackend", "ObjectInfo"]
 
@@ -28,13 +27,15 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 _PATIENCE = 10.0  # seconds to wait for another process that is about to swap; it needs a millisecond
 
 
-@dataclass(frozen=True, slots=True)
 class ObjectInfo:
     """An object below a prefix: its name from the store's root, its bytes, seconds since it was written or carried."""
 
-    name: str
-    size: int
-    age: float
+    __slots__ = ("age", "name", "size")
+
+    def __init__(self, name: str, size: int, age: float) -> None:
+        self.name = name
+        self.size = size
+        self.age = age
 
 
 class Backend(Protocol):
@@ -110,20 +111,29 @@ class LocalBackend:
     parallel = 1
     commit = "hard link"
 
-    def __init__(self, root: Path) -> None:
-        self.root = Path(os.path.abspath(root))  # noqa: PTH100 - links in the path stay as the user wrote them
-        self.url = str(self.root)
+    def __init__(self, root: Path | str) -> None:
+        self.url = os.path.abspath(root)  # noqa: PTH100 - links in the path stay as the user wrote them
+
+    @property
+    def root(self) -> Path:
+        """The folder."""
+        from pathlib import Path
+
+        return Path(self.url)
 
     def _path(self, name: str) -> Path:
         return self.root / name
 
     def read_bytes(self, name: str) -> bytes:
-        return self._path(name).read_bytes()
+        with open(f"{self.url}/{name}", "rb", 0) as stream:  # noqa: PTH123 - see above: no Path where it must be fast
+            return stream.readall()
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        with self._path(name).open("rb") as stream:
-            stream.seek(offset)
-            return stream.read(length)
+        handle = os.open(f"{self.url}/{name}", _READ)
+        try:
+            return _read_at(handle, offset, length)
+        finally:
+            os.close(handle)
 
     def read_ranges(self, ranges: Iterable[tuple[str, int, int]]) -> list[bytes]:
         return [self.read_range(*one) for one in ranges]
@@ -134,7 +144,7 @@ class LocalBackend:
     @contextlib.contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
         path = self._path(name)
-        partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}{PARTIAL}")
+        partial = path.with_name(_partial_name(path))
         try:
             with _open_new(partial) as stream:
                 yield stream
@@ -169,7 +179,7 @@ class LocalBackend:
     def _partial(self, path: Path, data: bytes, scratch: str) -> Iterator[Path]:
         """The data in a file of its own, which is gone at the end of the block."""
         folder = self._path(scratch) if scratch else path.parent
-        partial = folder / f".{path.name}.{uuid.uuid4().hex[:12]}{PARTIAL}"
+        partial = folder / _partial_name(path)
         try:
             with _open_new(partial) as stream:
                 stream.write(data)
@@ -199,6 +209,8 @@ class LocalBackend:
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
+            import shutil
+
             with self.open_read(source) as stream, self.create(target) as out:
                 shutil.copyfileobj(stream, out, 1 << 20)
         _sync_folder(path.parent)
@@ -221,14 +233,16 @@ class LocalBackend:
 
     def folders(self, prefix: str) -> list[str]:
         try:
-            with os.scandir(self._path(prefix)) as entries:
+            with os.scandir(f"{self.url}/{prefix}") as entries:
                 return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def objects(self, prefix: str) -> Iterator[ObjectInfo]:
-        now = time.time()
-        base = self._path(prefix)
+        from pathlib import Path
+
+        now, root = time.time(), self.root
+        base = root / prefix
         for folder, _, names in os.walk(base):
             for name in sorted(names):
                 path = Path(folder, name)
@@ -238,7 +252,7 @@ class LocalBackend:
                     continue
                 # a second name changes the time of the change, not that of the content: both revisions are in use then
                 age = max(0.0, now - max(found.st_mtime, found.st_ctime))
-                yield ObjectInfo(path.relative_to(self.root).as_posix(), found.st_size, age)
+                yield ObjectInfo(path.relative_to(root).as_posix(), found.st_size, age)
 
     def delete(self, name: str) -> None:
         path = self._path(name)
@@ -247,6 +261,8 @@ class LocalBackend:
         _sync_folder(path.parent)
 
     def delete_prefix(self, prefix: str) -> None:
+        import shutil
+
         shutil.rmtree(self._path(prefix), ignore_errors=True)
         path = self._path(prefix)
         if path.exists():  # say why it could not go
@@ -257,13 +273,31 @@ class LocalBackend:
 
     def is_empty(self) -> bool:
         try:
-            with os.scandir(self.root) as entries:
+            with os.scandir(self.url) as entries:
                 return next(entries, None) is None
         except FileNotFoundError:
             return True
 
     def duckdb_root(self, connection: Any) -> str:
-        return str(self.root) + "/"
+        return f"{self.url}/"
+
+
+_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+def _read_at(handle: int, offset: int, length: int) -> bytes:
+    """That part of an open file; shorter where it ends."""
+    os.lseek(handle, offset, os.SEEK_SET)
+    data = os.read(handle, length)
+    while len(data) < length and (more := os.read(handle, length - len(data))):  # one read gives 2 GiB at most
+        data += more
+    return data
+
+
+def _partial_name(path: Path) -> str:
+    import uuid
+
+    return f".{path.name}.{uuid.uuid4().hex[:12]}{PARTIAL}"
 
 
 def _open_new(path: Path) -> BinaryIO:

@@ -7,12 +7,25 @@ needs them in any case is not answered by the index.
 
 from __future__ import annotations
 
-__all__ = ["BUCKETS", "BUCKET_BITS", "FACTOR", "GRAM", "bucket", "buckets", "fold", "folds_odd", "lower"]
+__all__ = [
+    "BUCKETS",
+    "BUCKET_BITS",
+    "FACTOR",
+    "GRAM",
+    "MIX",
+    "MIX_SHIFT",
+    "bucket",
+    "buckets",
+    "fold",
+    "folds_odd",
+    "lower",
+]
 
 GRAM = 4  # bytes
 BUCKET_BITS = 18
 BUCKETS = 1 << BUCKET_BITS
 FACTOR = 0x9E3779B1  # multiplicative hashing: the high bits of the product
+MIX_SHIFT, MIX = 15, 0x85EBCA77  # once more, since the last byte of a gram reaches the high bits of one product only
 
 _LOWER = bytes(range(65)) + bytes(range(97, 123)) + bytes(range(91, 256))
 _KELVIN, _LONG_S = "\u212a".encode(), "\u017f".encode()
@@ -36,11 +49,14 @@ def fold(data: bytes) -> bytes:
     return out.replace(_LONG_S, b"s").replace(_KELVIN, b"k") if folds_odd(out) else out
 
 
-def bucket(gram: bytes) -> int:
-    """The bucket of four bytes."""
-    return (int.from_bytes(gram, "little") * FACTOR & 0xFFFFFFFF) >> (32 - BUCKET_BITS)
+def bucket(gram: bytes, mixed: bool = True) -> int:
+    """The bucket of four bytes; not `mixed` in the first version of the index."""
+    found = int.from_bytes(gram, "little") * FACTOR & 0xFFFFFFFF
+    if mixed:
+        found = (found ^ found >> MIX_SHIFT) * MIX & 0xFFFFFFFF
+    return found >> (32 - BUCKET_BITS)
 
 
-def buckets(literal: bytes) -> list[int]:
+def buckets(literal: bytes, mixed: bool = True) -> list[int]:
     """The buckets of a folded literal, each once, in the order they come."""
-    return list(dict.fromkeys(bucket(literal[at : at + GRAM]) for at in range(len(literal) - GRAM + 1)))
+    return list(dict.fromkeys(bucket(literal[at : at + GRAM], mixed) for at in range(len(literal) - GRAM + 1)))

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import zstandard
 
 from .backend import Backend
-from .grams import BUCKET_BITS, BUCKETS, FACTOR, GRAM, fold
+from .grams import BUCKET_BITS, BUCKETS, FACTOR, GRAM, MIX, MIX_SHIFT, fold
 from .grep_index import COLUMNS, FRAME_BUCKETS, MAGIC, NAME, SEGMENT_BLOCKS, VERSION
 from .manifest import Manifest, StoredObject
 from .tables import TableWriter
@@ -69,14 +69,19 @@ def _grams(data: bytes) -> bytes:
         count = (len(data) - start) // GRAM
         if count > 0:
             words = pa.Array.from_buffers(pa.uint32(), count, [None, buffer.slice(start, count * GRAM)])
-            product = pc.multiply(words, pa.scalar(FACTOR, pa.uint32()))
-            hashes.append(pc.shift_right(product, pa.scalar(32 - BUCKET_BITS, pa.uint32())).view(pa.int32()))
+            product = pc.multiply(words, _uint(FACTOR))
+            product = pc.multiply(pc.bit_wise_xor(product, pc.shift_right(product, _uint(MIX_SHIFT))), _uint(MIX))
+            hashes.append(pc.shift_right(product, _uint(32 - BUCKET_BITS)).view(pa.int32()))
     if not hashes:
         return _NONE
     scattered = pc.call_function("inverse_permutation", [pa.chunked_array(hashes)], _OPTIONS).combine_chunks()
     if not scattered.null_count:
         return _ALL
     return scattered.buffers()[0][:_BITMAP].to_pybytes()  # type: ignore[no-any-return]
+
+
+def _uint(number: int) -> pa.Scalar:
+    return pa.scalar(number, pa.uint32())
 
 
 class Writable(Protocol):
@@ -107,11 +112,14 @@ class GrepIndexWriter:
         """Write the footer. `metadata` is that of events.parquet, `trials` the rows of the job's trials."""
         if self._bitmaps:
             self._end_segment()
+        packed = self._json([[trial[name] for name in _TRIAL] for trial in trials if trial["n_events"]])
+        place = (self._at, len(packed))
+        self._write(packed)
         head = {
             "version": VERSION,
             "events": events_size,
             "columns": list(COLUMNS),
-            "trials": [[trial[name] for name in _TRIAL] for trial in trials if trial["n_events"]],
+            "trials": place,
             "segments": self._segments,
             "blocks": metadata.num_row_groups,
         }
@@ -125,11 +133,15 @@ class GrepIndexWriter:
             numbers.extend(c.total_compressed_size for c in chunks)
         if sys.byteorder == "big":
             numbers.byteswap()
-        text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-        footer = self._compressor.compress(text + b"\n" + numbers.tobytes())
+        footer = self._json(head, b"\n" + numbers.tobytes())
         start = self._at
         self._write(footer)
         self._write(start.to_bytes(8, "little") + len(footer).to_bytes(8, "little") + MAGIC)
+
+    def _json(self, value: Any, more: bytes = b"") -> bytes:
+        """JSON, and what else there is, as a frame."""
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        return self._compressor.compress(text + more)
 
     def _end_segment(self) -> None:
         bitmaps, self._bitmaps = self._bitmaps, []
@@ -190,7 +202,7 @@ class _Digesting:
 
 
 def _by_bucket(bitmaps: list[bytes]) -> memoryview:
-    """The bitmaps of blocks turned: for each bucket a bit for each block. What most blocks have, all have."""
+    """The bitmaps of blocks turned: for each bucket a bit for each block. What nearly all blocks have, all have."""
     groups: list[pa.Array] = []
     count = pa.repeat(pa.scalar(0, pa.uint8()), BUCKETS)  # of 256 blocks all is 0, and their bits are full without it
     for number, bitmap in enumerate(bitmaps):
@@ -200,11 +212,11 @@ def _by_bucket(bitmaps: list[bytes]) -> memoryview:
             groups[-1] = pc.bit_wise_or(groups[-1], pc.shift_left(bits, pa.scalar(number % 8, pa.uint8())))
         else:
             groups.append(bits)
-    most = pc.greater(count, pa.scalar(len(bitmaps) * 3 // 4, pa.uint8()))
+    nearly = pc.greater(count, pa.scalar(len(bitmaps) * 15 // 16, pa.uint8()))
     out = bytearray(BUCKETS * len(groups))
     full = pa.scalar(0xFF, pa.uint8())
     for number, group in enumerate(groups):
-        whole = pc.if_else(most, full, group)
+        whole = pc.if_else(nearly, full, group)
         out[number :: len(groups)] = memoryview(whole.buffers()[1])[:BUCKETS]
     return memoryview(out)
 

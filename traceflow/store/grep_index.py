@@ -2,33 +2,34 @@
 
 A block is a row group of events.parquet. For each there is a set of hashed 4-grams of its text, in 2^18 buckets.
 Blocks are gathered into segments of up to 256. A segment is 256 zstd frames, each of 1,024 buckets; a bucket is a
-bit for each block of the segment, filled up to whole bytes. One that more than three quarters of the blocks have is
-written as if all had it: such a bucket tells little and takes most room. A question reads the frames of its 4-grams.
+bit for each block of the segment, filled up to whole bytes. One that more than 15 of 16 blocks have is
+written as if all had it: such a bucket tells little and takes room. A question reads the frames of its 4-grams.
 
     "TFGREP01"
     segments, one after the other
+    trials, a zstd frame: a JSON list of id, name, task, agent, model, first row, rows; in the order of the job
     footer, a zstd frame: a line of JSON, then unsigned 64-bit little-endian numbers
     offset of the footer (8 bytes), its length (8 bytes), "TFGREP01"
 
-The JSON holds `version`, `events` (bytes of the events.parquet that was indexed), `columns`, `trials` (id, name,
-task, agent, model, first row, rows; in the order of the job), `segments` (offset, blocks) and `blocks`. The
-numbers are, column by column: the lengths of the segments' frames; the rows of each block; then of each column
-of `columns` the offset and the length of its pages in each block.
-"""
+The JSON holds `version`, `events` (bytes of the events.parquet that was indexed), `columns`, `trials` (offset and
+length of their frame), `segments` (offset, blocks) and `blocks`. The numbers are, column by column: the lengths of the
+segments' frames; the rows of each block; then of each column of `columns` the offset and the length of its pages in
+each block.
 
-from __future__ import annotations
+Version 1, which is read as well, had the trials themselves in the footer, hashed grams once (see `grams`), and wrote
+a bucket of more than three quarters of the blocks as one of all.
+"""
 
 import json
 import sys
 from array import array
 from itertools import accumulate
-from typing import NamedTuple
-
-import zstandard
+from typing import Any, NamedTuple
 
 from .backend import Backend
 from .grams import BUCKETS, buckets
 from .manifest import Manifest
+from .pages import BadPageError, unpack
 
 __all__ = [
     "COLUMNS",
@@ -47,7 +48,7 @@ __all__ = [
 
 NAME = "events.grep"
 MAGIC = b"TFGREP01"
-VERSION = 1
+VERSION = 2
 SEGMENT_BLOCKS = 256
 FRAME_BUCKETS = 1024
 FRAMES = BUCKETS // FRAME_BUCKETS
@@ -88,14 +89,17 @@ class GrepIndex:
         self._name = name
         line, _, rest = footer.partition(b"\n")
         head = json.loads(line)
-        if head["version"] != VERSION:
-            raise BadIndexError(f"version {head['version']}")
+        self._version = head["version"]
+        if self._version not in (1, VERSION):
+            raise BadIndexError(f"version {self._version}")
         self.events_size: int = head["events"]
-        self.trials = [IndexedTrial(*trial) for trial in head["trials"]]
+        self._listed: Any = head["trials"]  # of version 2 where they lie
+        self._trials: list[IndexedTrial] | None = None
         numbers = array("Q")
         numbers.frombytes(rest)
         if sys.byteorder == "big":
             numbers.byteswap()
+        self._numbers = numbers
         self.blocks: int = head["blocks"]
         self._segments: list[_Segment] = []
         at, block = 0, 0
@@ -105,22 +109,43 @@ class GrepIndex:
             at, block = at + FRAMES, block + count
         self.rows = numbers[at : at + block]
         at += block
-        self.pages: dict[str, list[tuple[int, int]]] = {}
+        self._columns: dict[str, int] = {}
         for column in head["columns"]:
-            offsets, lengths = numbers[at : at + block], numbers[at + block : at + 2 * block]
-            self.pages[column] = list(zip(offsets, lengths, strict=True))
+            self._columns[column] = at
             at += 2 * block
-        if at != len(numbers) or block != self.blocks or any(column not in self.pages for column in COLUMNS):
+        if at != len(numbers) or block != self.blocks or any(column not in self._columns for column in COLUMNS):
             raise BadIndexError("its footer has another length")
         self.starts = list(accumulate(self.rows, initial=0))
         self._literals: dict[bytes, set[int]] = {}
+
+    @property
+    def trials(self) -> list[IndexedTrial]:
+        """The trials that have events, in their order. Raises BadIndexError when they are not those of all events."""
+        if self._trials is None:
+            listed = self._listed
+            try:
+                if self._version > 1:
+                    offset, length = listed
+                    listed = json.loads(_unpack(self._backend.read_range(self._name, offset, length), _MAX_FOOTER))
+                trials = sorted((IndexedTrial(*trial) for trial in listed), key=lambda trial: trial.first)
+                if sum(trial.rows for trial in trials) != self.starts[-1]:
+                    raise BadIndexError("it does not know the trials of all events")
+            except (ValueError, TypeError) as error:
+                raise BadIndexError(str(error)) from None
+            self._trials = trials
+        return self._trials
+
+    def page(self, column: str, block: int) -> tuple[int, int]:
+        """Where the pages of a column of a block lie in events.parquet: offset and length."""
+        at = self._columns[column] + block
+        return self._numbers[at], self._numbers[at + self.blocks]
 
     def having(self, literal: bytes) -> set[int]:
         """The blocks that may hold a folded literal of 4 bytes or more: all that do, and perhaps others."""
         found = self._literals.get(literal)
         if found is None:
             found = set()
-            wanted = buckets(literal)
+            wanted = buckets(literal, self._version > 1)
             if len(wanted) > _MAX_GRAMS:
                 wanted = [wanted[n * len(wanted) // _MAX_GRAMS] for n in range(_MAX_GRAMS)]
             for segment in self._segments:
@@ -188,8 +213,6 @@ def open_index(backend: Backend, job: Manifest) -> GrepIndex | None:
 def _unpack(frame: bytes, limit: int) -> bytes:
     """The content of a zstd frame, refused when it says that it is larger than it may be."""
     try:
-        if not 0 <= zstandard.frame_content_size(frame) <= limit:
-            raise BadIndexError("a frame has another size")
-        return zstandard.ZstdDecompressor().decompress(frame)
-    except zstandard.ZstdError as error:
+        return unpack(frame, limit)
+    except BadPageError as error:
         raise BadIndexError(str(error)) from None

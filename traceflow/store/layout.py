@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import uuid
 
 from traceflow_formats.errors import TraceflowError
 
@@ -33,9 +32,9 @@ TABLE_NAMES = ("trials", "events", "files")
 JOBS = "jobs"
 DATASETS = "datasets"
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_DATASET = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,99}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+_DATASET = r"([A-Za-z0-9][A-Za-z0-9._-]{0,99}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+_VERSION = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}"
 
 
 def check_job_id(job_id: str) -> str:
@@ -43,7 +42,7 @@ def check_job_id(job_id: str) -> str:
 
     Raises TraceflowError invalid_job for anything else.
     """
-    if not isinstance(job_id, str) or not _NAME.fullmatch(job_id):
+    if not isinstance(job_id, str) or not re.fullmatch(_NAME, job_id):
         raise TraceflowError(
             "invalid_job",
             f"the job id {str(job_id)[:80]!r} is no UUID and no plain name "
@@ -64,19 +63,19 @@ def manifest_name(job_id: str) -> str:
 
 def revision_folder(job_id: str, revision: str) -> str:
     """`jobs/<job_id>/<revision>`: one attempt to write the job."""
-    if not _NAME.fullmatch(revision):
+    if not re.fullmatch(_NAME, revision):
         raise TraceflowError("store_corrupt", f"the manifest of job {job_id} names the revision {revision[:80]!r}")
     return f"{job_folder(job_id)}/{revision}"
 
 
 def check_dataset(name: str, version: str) -> None:
     """Raise TraceflowError invalid_input for what is no name or no version of a dataset."""
-    if not _DATASET.fullmatch(name):
+    if not re.fullmatch(_DATASET, name):
         raise TraceflowError(
             "invalid_input",
             f"{name[:80]!r} is no name of a dataset: letters, digits, '.', '_' and '-', after an org/ if you like",
         )
-    if not _VERSION.fullmatch(version):
+    if not re.fullmatch(_VERSION, version):
         raise TraceflowError(
             "invalid_input", f"{version[:80]!r} is no version of a dataset: letters, digits, '.', '_', '+' and '-'"
         )
@@ -95,13 +94,15 @@ def dataset_manifest_name(name: str, version: str) -> str:
 
 def staging_folder(name: str, version: str, revision: str) -> str:
     """`datasets/<name>/.<revision>`: where a version is made, before it has its place. No version begins with a dot."""
-    if not _NAME.fullmatch(revision):
+    if not re.fullmatch(_NAME, revision):
         raise TraceflowError("store_corrupt", f"the manifest of {name}@{version} names the revision {revision[:80]!r}")
     return f"{dataset_folder(name, version).rpartition('/')[0]}/.{revision}"
 
 
 def new_revision() -> str:
     """A name for a new attempt. It is random, and no output of ours holds it, so that two importers never meet."""
+    import uuid
+
     return "r" + uuid.uuid4().hex[:16]
 
 

@@ -1,12 +1,13 @@
-"""The manifest of a job: the one object whose presence makes the job exist, and that names all its others."""
+"""The manifest of a job: the one object whose presence makes the job exist, and that names all its others.
 
-from __future__ import annotations
+What a search needs stands at its beginning. The record of the job and the report of its import, most of the bytes, are
+read when they are asked for.
+"""
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, Self
 
-from traceflow_formats import jsontext
 from traceflow_formats.errors import TraceflowError
 
 from .layout import SCHEMA_VERSION, STORE_VERSION, TABLE_NAMES, check_job_id, revision_folder
@@ -14,10 +15,11 @@ from .layout import SCHEMA_VERSION, STORE_VERSION, TABLE_NAMES, check_job_id, re
 __all__ = ["FORMAT", "Manifest", "StoredObject"]
 
 FORMAT = "traceflow-job"
+_RECORD = b',\n  "job": {'  # as `to_bytes` has it: no string of JSON holds a line feed, so it stands nowhere else
+_NOTHING: Mapping[str, Any] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class StoredObject:
+class StoredObject(NamedTuple):
     """An object of the job: its name below the revision's folder, its bytes and their digest."""
 
     name: str
@@ -32,23 +34,77 @@ class StoredObject:
         return out
 
 
-@dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a job is made of. `job` is its record as the importer keeps it, `report` what the import said.
+    """What a job is made of; it is not changed. `job` is its record as the importer keeps it, `report` what the import
+    said.
 
     The keys of `job` that the `jobs` view shows are in docs/store.md; others are kept.
     """
 
-    job_id: str
-    revision: str
-    objects: tuple[StoredObject, ...]
-    counts: Mapping[str, int] = field(default_factory=dict)  # trials by status
-    job: Mapping[str, Any] = field(default_factory=dict)
-    report: Mapping[str, Any] = field(default_factory=dict)
-    parsers: Mapping[str, str] = field(default_factory=dict)
-    store_version: int = STORE_VERSION
-    schema_version: int = SCHEMA_VERSION
-    previous: tuple[str, ...] = ()  # revisions that this one took the place of; gc removes them
+    __slots__ = (
+        *("_job", "_report", "_unread", "counts", "job_id", "objects"),
+        *("parsers", "previous", "revision", "schema_version", "store_version"),
+    )
+
+    def __init__(
+        self,
+        job_id: str,
+        revision: str,
+        objects: tuple[StoredObject, ...],
+        counts: Mapping[str, int] = _NOTHING,  # trials by status
+        job: Mapping[str, Any] = _NOTHING,
+        report: Mapping[str, Any] = _NOTHING,
+        parsers: Mapping[str, str] = _NOTHING,
+        store_version: int = STORE_VERSION,
+        schema_version: int = SCHEMA_VERSION,
+        previous: tuple[str, ...] = (),  # revisions that this one took the place of; gc removes them
+    ) -> None:
+        self.job_id = job_id
+        self.revision = revision
+        self.objects = objects
+        self.counts = counts
+        self._job = job
+        self._report = report
+        self.parsers = parsers
+        self.store_version = store_version
+        self.schema_version = schema_version
+        self.previous = previous
+        self._unread: bytes | None = None
+
+    def changed(self, *, schema_version: int, previous: tuple[str, ...] = ()) -> Self:
+        """The same with these."""
+        facts = (self.job_id, self.revision, self.objects, self.counts, self.job, self.report, self.parsers)
+        return type(self)(*facts, self.store_version, schema_version, previous)
+
+    @property
+    def job(self) -> Mapping[str, Any]:
+        """The record of the job."""
+        self._read()
+        return self._job
+
+    @property
+    def report(self) -> Mapping[str, Any]:
+        """What the import said."""
+        self._read()
+        return self._report
+
+    def _read(self) -> None:
+        if self._unread is not None:
+            try:
+                value = json.loads(self._unread)
+                self._job, self._report = dict(value["job"]), dict(value["report"])
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                raise _corrupt(self.job_id, error) from None
+            self._unread = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Manifest) and self.to_bytes() == other.to_bytes()
+
+    def __hash__(self) -> int:
+        return hash((self.job_id, self.revision))
+
+    def __repr__(self) -> str:
+        return f"<Manifest of {self.job_id}, revision {self.revision}>"
 
     @property
     def folder(self) -> str:
@@ -73,6 +129,8 @@ class Manifest:
         return sum(o.size for o in self.objects)
 
     def to_bytes(self) -> bytes:
+        from traceflow_formats import jsontext
+
         previous = {"previous": list(self.previous)} if self.previous else {}
         return jsontext.pretty(
             {
@@ -91,10 +149,12 @@ class Manifest:
         )
 
     @classmethod
-    def from_bytes(cls, data: bytes, job_id: str) -> Manifest:
+    def from_bytes(cls, data: bytes, job_id: str) -> Self:
         """Read a manifest; raises TraceflowError store_corrupt, or store_version for one of a later version."""
+        head, found, _ = data.partition(_RECORD)
+        later = bool(found) and data.endswith(b"}\n")
         try:
-            value = jsontext.loads(data)
+            value = json.loads(head + b"\n}" if later else data)
             if value["format"] != FORMAT or value["job_id"] != job_id:
                 raise ValueError("it is not the manifest of this job")
             for what, ours in (("store_version", STORE_VERSION), ("schema_version", SCHEMA_VERSION)):
@@ -115,23 +175,27 @@ class Manifest:
                     for o in value["objects"]
                 ),
                 counts={str(name): int(count) for name, count in value["counts"].items()},
-                job=dict(value["job"]),
-                report=dict(value["report"]),
                 parsers=dict(value["parsers"]),
                 store_version=value["store_version"],
                 schema_version=value["schema_version"],
                 previous=tuple(value.get("previous", ())),
             )
+            manifest._unread = data
+            if not later:
+                manifest._read()
             for revision in (manifest.revision, *manifest.previous):
                 revision_folder(job_id, revision)  # refuses one that leads elsewhere
             for table in TABLE_NAMES:
                 if manifest.object(f"{table}.parquet") is None:
                     raise ValueError(f"it names no {table}.parquet")
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise TraceflowError(
-                "store_corrupt", f"the manifest of job {job_id} cannot be read: {error}", job_id=job_id
-            ) from None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise _corrupt(job_id, error) from None
         return manifest
+
+
+def _corrupt(job_id: str, error: Exception) -> TraceflowError:
+    message = f"the manifest of job {job_id} cannot be read: {error}"
+    return TraceflowError("store_corrupt", message, job_id=job_id)
 
 
 def _object_name(name: object) -> str:

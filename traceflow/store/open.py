@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
 from .backend import Backend, LocalBackend
 
@@ -15,9 +15,9 @@ def backend_for(url: str) -> Backend:
     Raises TraceflowError invalid_input for a URL that fsspec cannot open.
     """
     if url.startswith("file://"):
-        return LocalBackend(Path(url.removeprefix("file://")))
+        return LocalBackend(url.removeprefix("file://"))
     if "://" not in url:
-        return LocalBackend(Path(url).expanduser())
+        return LocalBackend(os.path.expanduser(url))  # noqa: PTH111
     from .remote import FsspecBackend
 
     return FsspecBackend.open(url)

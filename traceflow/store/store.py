@@ -6,10 +6,10 @@ read for as long as the job is not deleted.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
-from traceflow_formats import jsontext
 from traceflow_formats.errors import TraceflowError
 
 from .backend import Backend
@@ -69,6 +69,8 @@ class Store:
         return store
 
     def _create(self) -> None:
+        from traceflow_formats import jsontext
+
         data = jsontext.pretty({"format": _FORMAT, "version": STORE_VERSION})
         try:
             if not self.backend.is_empty() and not self.backend.exists(STORE):
@@ -82,7 +84,7 @@ class Store:
 
     def _check(self, data: bytes) -> None:
         try:
-            value = jsontext.loads(data)
+            value = json.loads(data)
             version = value["version"]
             if value["format"] != _FORMAT or not isinstance(version, int) or version < 1:
                 raise ValueError
@@ -113,8 +115,16 @@ class Store:
 
     def jobs(self) -> list[Manifest]:
         """The manifests of all jobs, sorted by id."""
-        found = (self.manifest(job_id) for job_id in self.job_ids())
+        found = (self._manifest_in(name) for name in self.backend.folders(JOBS))
         return [manifest for manifest in found if manifest is not None]
+
+    def _manifest_in(self, folder: str) -> Manifest | None:
+        try:
+            return self.manifest(folder)
+        except TraceflowError as error:
+            if error.code == "invalid_job":  # a folder that is no job's
+                return None
+            raise
 
     def job(self, name: str) -> Manifest:
         """The job with this id, with an id that begins so (8 characters or more), or with this name.

@@ -8,7 +8,6 @@ Of two rewriters of one job the first to commit wins; the other is told store_co
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from traceflow_formats import jsontext
@@ -83,7 +82,7 @@ class JobRewriter(JobWriter):
         version = min(manifest.schema_version, self.old.schema_version) if self.keep else manifest.schema_version
         there = set(self._backend.folders(job_folder(self.job_id)))
         previous = tuple(name for name in (*self.old.previous, self.old.revision) if name in there)
-        manifest = replace(manifest, schema_version=version, previous=previous)
+        manifest = manifest.changed(schema_version=version, previous=previous)
         name = manifest_name(self.job_id)
         if not self._backend.swap(name, self._before, manifest.to_bytes(), self._folder):
             if self._committed():  # the answer was lost on its way, and the client asked again
