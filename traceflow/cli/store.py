@@ -64,3 +64,15 @@ def gc(
     for name in report.removed:
         output.write(output.cell(name) + "\n")
     output.note(f"{'would remove' if dry_run else 'removed'} {len(report.removed)} item(s), {report.size} bytes")
+
+
+@app.command()
+def compact(store: StoreOption = None, as_json: AsJson = False) -> None:
+    """Write the catalog anew, from which many small jobs are listed and opened quickly. Imports do so by themselves."""
+    opened = open_store(store)
+    with output.progress("reading jobs") as advance:
+        made = opened.compact(lambda jobs: advance(jobs, "jobs"))
+    if as_json:
+        output.print_json(asdict(made), indent=True)
+        return
+    output.note(f"{made.jobs} job(s), {made.read} of them read anew, {made.trials} trials, {made.size} bytes")

@@ -45,6 +45,7 @@ class Backend(Protocol):
 
     url: str
     moves_folders: bool  # whether `move_folder` works
+    stamped: bool  # whether `stamps` works
     parallel: int  # reads that are worth making at once, where they wait for a network; else 1
 
     @property
@@ -53,6 +54,9 @@ class Backend(Protocol):
 
     def read_bytes(self, name: str) -> bytes:
         """The whole object."""
+
+    def read_many(self, names: Iterable[str]) -> list[bytes | None]:
+        """Whole objects in their order, None for one that is not there; at once where reads wait."""
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
         """That part of it; shorter where the object ends."""
@@ -87,6 +91,10 @@ class Backend(Protocol):
     def folders(self, prefix: str) -> list[str]:
         """Names of the folders directly below a prefix, sorted; empty where there is no such prefix."""
 
+    def stamps(self, prefix: str, name: str) -> dict[str, str]:
+        """The folders directly below a prefix that hold an object of this name, sorted, each with a word that is
+        another one when the object is."""
+
     def objects(self, prefix: str) -> Iterator[ObjectInfo]:
         """Every object below a prefix, unfinished ones of other writers included."""
 
@@ -107,6 +115,7 @@ class LocalBackend:
     """A folder of the local file system."""
 
     moves_folders = True
+    stamped = True
     parallel = 1
     commit = "hard link"
 
@@ -119,6 +128,15 @@ class LocalBackend:
 
     def read_bytes(self, name: str) -> bytes:
         return self._path(name).read_bytes()
+
+    def read_many(self, names: Iterable[str]) -> list[bytes | None]:
+        found: list[bytes | None] = []
+        for name in names:
+            try:
+                found.append(self.read_bytes(name))
+            except (FileNotFoundError, NotADirectoryError):
+                found.append(None)
+        return found
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
         with self._path(name).open("rb") as stream:
@@ -225,6 +243,17 @@ class LocalBackend:
                 return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
         except (FileNotFoundError, NotADirectoryError):
             return []
+
+    def stamps(self, prefix: str, name: str) -> dict[str, str]:
+        base = str(self._path(prefix))
+        found = {}
+        for folder in self.folders(prefix):
+            try:
+                status = os.stat(f"{base}/{folder}/{name}")  # noqa: PTH116 - of ten thousand it takes half the time
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            found[folder] = f"{status.st_mtime_ns}-{status.st_size}"
+        return found
 
     def objects(self, prefix: str) -> Iterator[ObjectInfo]:
         now = time.time()

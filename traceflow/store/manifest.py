@@ -73,28 +73,38 @@ class Manifest:
         return sum(o.size for o in self.objects)
 
     def to_bytes(self) -> bytes:
+        return jsontext.pretty(self.as_value())
+
+    def as_value(self) -> dict[str, Any]:
+        """The manifest as JSON has it; `from_value` reads it."""
         previous = {"previous": list(self.previous)} if self.previous else {}
-        return jsontext.pretty(
-            {
-                "format": FORMAT,
-                "store_version": self.store_version,
-                "schema_version": self.schema_version,
-                "parsers": dict(self.parsers),
-                "job_id": self.job_id,
-                "revision": self.revision,
-                **previous,
-                "objects": [o.as_dict() for o in self.objects],
-                "counts": dict(sorted(self.counts.items())),
-                "job": dict(self.job),
-                "report": dict(self.report),
-            }
-        )
+        return {
+            "format": FORMAT,
+            "store_version": self.store_version,
+            "schema_version": self.schema_version,
+            "parsers": dict(self.parsers),
+            "job_id": self.job_id,
+            "revision": self.revision,
+            **previous,
+            "objects": [o.as_dict() for o in self.objects],
+            "counts": dict(sorted(self.counts.items())),
+            "job": dict(self.job),
+            "report": dict(self.report),
+        }
 
     @classmethod
     def from_bytes(cls, data: bytes, job_id: str) -> Manifest:
         """Read a manifest; raises TraceflowError store_corrupt, or store_version for one of a later version."""
         try:
             value = jsontext.loads(data)
+        except ValueError as error:
+            raise _unreadable(job_id, error) from None
+        return cls.from_value(value, job_id)
+
+    @classmethod
+    def from_value(cls, value: Any, job_id: str) -> Manifest:
+        """The same of what was parsed already."""
+        try:
             if value["format"] != FORMAT or value["job_id"] != job_id:
                 raise ValueError("it is not the manifest of this job")
             for what, ours in (("store_version", STORE_VERSION), ("schema_version", SCHEMA_VERSION)):
@@ -128,10 +138,12 @@ class Manifest:
                 if manifest.object(f"{table}.parquet") is None:
                     raise ValueError(f"it names no {table}.parquet")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise TraceflowError(
-                "store_corrupt", f"the manifest of job {job_id} cannot be read: {error}", job_id=job_id
-            ) from None
+            raise _unreadable(job_id, error) from None
         return manifest
+
+
+def _unreadable(job_id: str, error: Exception) -> TraceflowError:
+    return TraceflowError("store_corrupt", f"the manifest of job {job_id} cannot be read: {error}", job_id=job_id)
 
 
 def _object_name(name: object) -> str:

@@ -13,7 +13,7 @@ import io
 import tempfile
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, cast
 
@@ -36,6 +36,7 @@ class FsspecBackend:
     """The folder `root` of an fsspec file system. `FsspecBackend.open(url)` makes one."""
 
     moves_folders = False
+    stamped = False  # a listing of folders does not tell when an object in one has changed
     parallel = _AT_ONCE
 
     def __init__(self, fs: Any, root: str, url: str) -> None:
@@ -75,8 +76,17 @@ class FsspecBackend:
     # -- reading -----------------------------------------------------------------------------------------
 
     def read_bytes(self, name: str) -> bytes:
-        with _told(self.url, name):
-            return bytes(self._fs.cat_file(self._path(name)))
+        (data,) = self.read_many([name])
+        if data is None:
+            raise FileNotFoundError(errno.ENOENT, "no such object", self._path(name))
+        return data
+
+    def read_many(self, names: Iterable[str]) -> list[bytes | None]:
+        pieces = [(number, self._path(name), 0, None) for number, name in enumerate(names)]
+        return [
+            None if isinstance(found, FileNotFoundError | NotADirectoryError) else self._part(path, found)
+            for (_, path, _, _), found in zip(pieces, self._cat_ranges(pieces), strict=True)
+        ]
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
         return self.read_ranges([(name, offset, length)])[0]
@@ -89,15 +99,17 @@ class FsspecBackend:
             pieces += ((count - 1, path, at, min(at + _PART, end)) for at in range(offset, end, _PART))
         parts: list[list[bytes]] = [[] for _ in range(count)]
         for (number, path, _, _), found in zip(pieces, self._cat_ranges(pieces), strict=True):
-            if isinstance(found, BaseException):
-                with _told(self.url, path):
-                    if not _beyond_the_end(found):
-                        raise found
-                    found = b""
-            parts[number].append(bytes(found))
+            parts[number].append(self._part(path, found))
         return [b"".join(part) for part in parts]
 
-    def _cat_ranges(self, pieces: list[tuple[int, str, int, int]]) -> list[Any]:
+    def _part(self, path: str, found: Any) -> bytes:
+        """What was read, or what went wrong instead."""
+        if isinstance(found, BaseException) and not _beyond_the_end(found):
+            with _told(self.url, path):
+                raise found
+        return b"" if isinstance(found, BaseException) else bytes(found)
+
+    def _cat_ranges(self, pieces: Sequence[tuple[int, str, int, int | None]]) -> list[Any]:
         if not pieces:
             return []
         paths = [path for _, path, _, _ in pieces]
@@ -135,6 +147,9 @@ class FsspecBackend:
 
     def folders(self, prefix: str) -> list[str]:
         return sorted({_last(e) for e in self._entries(prefix) if e["type"] == "directory"})
+
+    def stamps(self, prefix: str, name: str) -> dict[str, str]:
+        raise NotImplementedError("an object store tells what changed by a request for each object")
 
     def objects(self, prefix: str) -> Iterator[ObjectInfo]:
         now = time.time()
