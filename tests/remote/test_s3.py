@@ -117,8 +117,10 @@ def test_a_catalog_spares_requests_and_tells_what_is_gone(server: S3Server, url:
 
     without = asked(store)
     store.compact()
-    with_catalog = asked(Store.open(url))
-    assert (without > 80, with_catalog < 20) == (True, True), (without, with_catalog)
+    with_catalog, again = asked(Store.open(url)), asked(Store.open(url))
+    assert without > 80
+    assert with_catalog < 20
+    assert again < with_catalog, "what was read once is kept on this machine"
     store.delete_job(jobs.pop())
     assert commit(store.rewriter(jobs[0]), "another revision") == "won"
     other = Store.open(url)
@@ -246,7 +248,8 @@ def test_every_command_gives_what_it_gives_on_a_disk(
     def answer(command: list[str], store: str) -> tuple[int, str]:
         code = run([names[store] if word == "OUT" else word for word in command] + ["--store", store])
         out = capfd.readouterr().out
-        return code, re.sub(r'"(imported_at|url|commit)": ?"[^"]*"|' + re.escape(names[store]), "", out)
+        differs = r'"(imported_at|url|commit)": ?"[^"]*"|"cache": ?(null|\{[^}]*\})|' + re.escape(names[store])
+        return code, re.sub(differs, "", out)
 
     for command in commands:
         there, expected = (answer(command, store) for store in (url, here))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def answers(store: Store) -> dict[str, Any]:
         "jobs": store.jobs(),
         "trials": [(m.job_id, rows) for m, rows in store.all_trials()],
         "names": [(m.job_id, rows) for m, rows in store.all_trials(columns=["trial_name", "reward"])],
-        "info": store.info(),
+        "info": replace(store.info(), cache=None),
     }
     for query in (
         "SELECT * FROM jobs",
@@ -67,7 +68,7 @@ def without_catalog(store: Store) -> dict[str, Any]:
     shutil.copytree(folder, other)
     shutil.rmtree(other / "catalog", ignore_errors=True)
     found = answers(Store.open(store.url.replace(str(folder), str(other))))
-    return found | {"info": store.info()}
+    return found | {"info": replace(found["info"], url=store.url)}
 
 
 def knows(store: Store) -> list[str]:

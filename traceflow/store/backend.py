@@ -17,9 +17,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from traceflow_formats.errors import TraceflowError
+
+if TYPE_CHECKING:
+    from .cache import Cache
 
 __all__ = ["PARTIAL", "Backend", "LocalBackend", "ObjectInfo"]
 
@@ -62,7 +65,15 @@ class Backend(Protocol):
         """That part of it; shorter where the object ends."""
 
     def read_ranges(self, ranges: Iterable[tuple[str, int, int]]) -> list[bytes]:
-        """Parts of objects, each as name, offset and length, in their order; at once where reads wait."""
+        """Parts of objects, each as name, offset and length, in their order; at once where reads wait, and never from
+        a copy."""
+
+    def prefetch(self, objects: Iterable[tuple[str, int]]) -> None:
+        """Bring objects that will be asked for, each with its bytes, to this machine, where copies are kept of them."""
+
+    @property
+    def cache(self) -> Cache | None:
+        """Where copies of objects are kept, if they are."""
 
     def open_read(self, name: str) -> BinaryIO:
         """The object as a seekable stream."""
@@ -118,6 +129,7 @@ class LocalBackend:
     stamped = True
     parallel = 1
     commit = "hard link"
+    cache = None  # it is the disk itself
 
     def __init__(self, root: Path) -> None:
         self.root = Path(os.path.abspath(root))  # noqa: PTH100 - links in the path stay as the user wrote them
@@ -145,6 +157,9 @@ class LocalBackend:
 
     def read_ranges(self, ranges: Iterable[tuple[str, int, int]]) -> list[bytes]:
         return [self.read_range(*one) for one in ranges]
+
+    def prefetch(self, objects: Iterable[tuple[str, int]]) -> None:
+        pass
 
     def open_read(self, name: str) -> BinaryIO:
         return self._path(name).open("rb")

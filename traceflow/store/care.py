@@ -11,6 +11,7 @@ from traceflow_formats.errors import TraceflowError
 
 from . import datasets
 from .backend import PARTIAL
+from .cache import CacheInfo
 from .catalog import LATEST, Pointer
 from .layout import CATALOG, DATASETS, JOBS, STORE_VERSION, job_folder
 from .manifest import Manifest, StoredObject
@@ -26,7 +27,7 @@ __all__ = ["GcReport", "Problem", "StoreInfo", "VerifyReport", "gc", "info", "ve
 @dataclass(frozen=True, slots=True)
 class StoreInfo:
     """What a store holds; `size` is bytes of the objects of jobs and datasets, `commit` how two writers are told
-    apart."""
+    apart, `cache` what is kept of stores elsewhere, where this is one."""
 
     url: str
     version: int
@@ -37,6 +38,7 @@ class StoreInfo:
     datasets: int
     size: int
     commit: str
+    cache: CacheInfo | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,11 @@ def info(store: Store) -> StoreInfo:
     trials, events, files = (sum(m.rows(t) for m in jobs) for t in ("trials", "events", "files"))
     known = store.datasets()
     size = sum(m.size for m in jobs) + sum(o.size for d in known for o in d.objects)
-    return StoreInfo(store.url, STORE_VERSION, len(jobs), trials, events, files, len(known), size, store.backend.commit)
+    backend = store.backend
+    cache = backend.cache.info() if backend.cache is not None else None
+    return StoreInfo(
+        store.url, STORE_VERSION, len(jobs), trials, events, files, len(known), size, backend.commit, cache
+    )
 
 
 # -- verify ------------------------------------------------------------------------------------------------

@@ -124,8 +124,10 @@ def read_entries(backend: Backend, pointer: Pointer) -> dict[str, Entry]:
     name = f"{CATALOG}/{pointer.jobs.name}"
     try:
         data = backend.read_range(name, 0, pointer.jobs.size)
-        if hashlib.sha256(data).hexdigest() != pointer.jobs.sha256:
-            return {}
+        if hashlib.sha256(data).hexdigest() != pointer.jobs.sha256:  # a copy on this machine may be damaged
+            (data,) = backend.read_ranges([(name, 0, pointer.jobs.size)])
+            if hashlib.sha256(data).hexdigest() != pointer.jobs.sha256:
+                return {}
         if not 0 <= zstandard.frame_content_size(data) <= _MAX_BYTES:
             return {}
         lines = zstandard.ZstdDecompressor().decompress(data).splitlines()
