@@ -130,11 +130,19 @@ class Journal:
 
     `ignore=conditions` passes over If-Match and If-None-Match, as some servers do; `die_after=SUFFIX` ends the server
     when it has written the first object whose name ends so, before it has answered; `die_at=N` at the N-th write,
-    before it.
+    before it; `delay=SECONDS` waits before each answer, as a network does.
     """
 
-    def __init__(self, app: Callable[..., Any], folder: Path, ignore: str = "", die_after: str = "", die_at: str = ""):
-        self._app, self._path = app, folder / "journal"
+    def __init__(
+        self,
+        app: Callable[..., Any],
+        folder: Path,
+        ignore: str = "",
+        die_after: str = "",
+        die_at: str = "",
+        delay: str = "0",
+    ) -> None:
+        self._app, self._path, self._delay = app, folder / "journal", float(delay)
         self._ignore, self._die_after, self._die_at = ignore, die_after, int(die_at or 0)
         self._lock = threading.Lock()
         self._seen: list[str] = []
@@ -160,6 +168,7 @@ class Journal:
         if path == "/-/requests":
             start_response("200 OK", [("Content-Type", "text/plain")])
             return ["\n".join(self._seen).encode()]
+        time.sleep(self._delay)
         self._seen.append(f"{environ['REQUEST_METHOD']} {path}")
         if self._ignore:
             environ = {k: v for k, v in environ.items() if k not in ("HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH")}

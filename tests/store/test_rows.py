@@ -253,14 +253,14 @@ def test_the_strings_of_an_unknown_type_can_be_searched() -> None:
 @settings(max_examples=80, deadline=None)
 @given(events())
 def test_the_second_event_of_a_kind_is_read_as_the_first(event: Event) -> None:
-    row = encode(event, 0)  # the first is written out as JSON, later ones are filled into a shape
+    row = row_of(event)  # the first is written out as JSON, later ones are filled into a shape
     first, second, third = decode(row), decode(row), decode(row)
     assert same(first.data, second.data)
     assert same(first.data, third.data)
 
 
 def test_events_of_one_kind_share_nothing() -> None:
-    row = encode(chunk("agent_message_chunk", "hello", extra={"delta": True}), 0)
+    row = row_of(chunk("agent_message_chunk", "hello", extra={"delta": True}))
     for _ in range(3):
         data = decode(row).data
         assert same(data, chunk("agent_message_chunk", "hello", extra={"delta": True}).data)

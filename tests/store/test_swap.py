@@ -104,7 +104,7 @@ def test_the_old_revision_can_be_read_until_gc_and_a_young_one_stays(store: Stor
     again = relink(store, job, "d@1")
     assert store.contents(job).read(store.files(job)[0].packed) == b"a" * 1000  # type: ignore[arg-type]
     assert store.gc(minutes=60).removed == []
-    assert store.gc(minutes=0).removed == [job.folder]
+    assert [name for name in store.gc(minutes=0).removed if name.startswith("jobs/")] == [job.folder]
     assert store.backend.folders(f"jobs/{JOB}") == [again.revision]
     assert store.verify(contents=True).problems == []
 

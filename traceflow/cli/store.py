@@ -21,6 +21,9 @@ def info(store: StoreOption = None, as_json: AsJson = False) -> None:
     if as_json:
         output.print_json(found, indent=True)
         return
+    cache = found.pop("cache")
+    if cache is not None:
+        found["cache"] = f"{cache['folder']}: {cache['files']} file(s), {cache['size']} bytes"
     for key, value in found.items():
         output.write(f"{key:<10}{output.cell(value)}\n")
 
@@ -55,10 +58,16 @@ def gc(
         typer.Option("--minutes", min=0, metavar="N", help="Leave alone what was written to within so many minutes."),
     ] = 60,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    cache: Annotated[
+        bool, typer.Option("--cache", help="Empty the cache of stores elsewhere on this machine, and nothing else.")
+    ] = False,
     store: StoreOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove what killed imports left behind."""
+    """Remove what killed imports left behind, and what was replaced."""
+    if cache:
+        _empty_cache(dry_run, as_json)
+        return
     report = open_store(store).gc(minutes, dry_run)
     if as_json:
         output.print_json(asdict(report), indent=True)
@@ -66,3 +75,26 @@ def gc(
     for name in report.removed:
         output.write(output.cell(name) + "\n")
     output.note(f"{'would remove' if dry_run else 'removed'} {len(report.removed)} item(s), {report.size} bytes")
+
+
+def _empty_cache(dry_run: bool, as_json: bool) -> None:
+    from traceflow.store.cache import CacheInfo, open_cache
+
+    kept = open_cache()
+    found = CacheInfo("", 0, 0) if kept is None else kept.info() if dry_run else kept.clear()
+    if as_json:
+        output.print_json(asdict(found), indent=True)
+        return
+    output.note(f"{'would remove' if dry_run else 'removed'} {found.files} file(s), {found.size} bytes")
+
+
+@app.command()
+def compact(store: StoreOption = None, as_json: AsJson = False) -> None:
+    """Write the catalog anew, from which many small jobs are listed and opened quickly. Imports do so by themselves."""
+    opened = open_store(store)
+    with output.progress("reading jobs") as advance:
+        made = opened.compact(lambda jobs: advance(jobs, "jobs"))
+    if as_json:
+        output.print_json(asdict(made), indent=True)
+        return
+    output.note(f"{made.jobs} job(s), {made.read} of them read anew, {made.trials} trials, {made.size} bytes")

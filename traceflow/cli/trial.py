@@ -48,12 +48,13 @@ def list_(
 ) -> int:
     """List trials with their outcome, tokens and cost."""
     opened = open_store(store)
-    jobs = [opened.job(name) for name in job] if job else opened.jobs()
+    jobs = [opened.job(name) for name in job] if job else None
     wanted = {s.upper() for s in status or ()}
+    columns = None if as_json else [column for column in _COLUMNS.values() if column != "job"]
 
     def rows() -> Iterator[dict[str, Any]]:
-        for manifest in jobs:
-            for row in opened.trials(manifest):
+        for manifest, trials in opened.all_trials(jobs, columns):
+            for row in trials:
                 if not wanted or row["status"] in wanted:
                     yield {**row, "job": manifest.job.get("original_job_name") or manifest.job_id}
 

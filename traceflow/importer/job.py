@@ -85,6 +85,8 @@ def import_job(
         report.redacted = redacted
         with _writer(store, job_id, store.job(job_id) if there else None, dry_run) as writer:
             _write(writer, store, found, job, trials, report, warnings, bounds, progress, workers)
+    if not dry_run:
+        store.compact_if_due()
     return report
 
 

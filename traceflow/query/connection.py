@@ -30,15 +30,18 @@ def connect(store: Store) -> duckdb.DuckDBPyConnection:
     """
     from .views import dataset_rows, job_rows, statements
 
-    jobs, datasets = store.jobs(), store.datasets()
+    listing, datasets = store.listing(), store.datasets()
+    jobs = list(listing.jobs.values())
     connection, root = open_locked(store)
     try:
-        for statement in statements(jobs, root, datasets):
+        given = {"given_jobs": job_rows(jobs), "given_datasets": dataset_rows(datasets)}
+        for name, table in given.items():
+            connection.register(name, table.to_reader())
+        whole = listing if listing.has_trials(store.backend) else None
+        for statement in statements(jobs, root, datasets, whole):
             connection.execute(statement)
-        for table, made in (("jobs", job_rows(jobs)), ("datasets", dataset_rows(datasets))):
-            rows = [list(row.values()) for row in made]
-            if rows:
-                connection.executemany(f"INSERT INTO raw.{table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+        for name in given:
+            connection.unregister(name)
     except duckdb.Error as error:
         connection.close()
         raise TraceflowError("store_corrupt", f"the tables of {store.url} cannot be read: {_first(error)}") from error

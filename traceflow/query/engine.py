@@ -29,7 +29,7 @@ def open_locked(store: Store) -> tuple[duckdb.DuckDBPyConnection, str]:
     connection = duckdb.connect(":memory:", config={"python_enable_replacements": False})
     try:
         root = store.backend.duckdb_root(connection)
-        for name, value in engine_settings().items():
+        for name, value in engine_settings(store.backend.parallel).items():
             connection.execute(f"SET {name} = {value}")
         connection.execute(f"SET allowed_directories = [{quote(root)}]")
         connection.execute("SET enable_external_access = false")
@@ -40,12 +40,13 @@ def open_locked(store: Store) -> tuple[duckdb.DuckDBPyConnection, str]:
     return connection, root
 
 
-def engine_settings() -> dict[str, str]:
-    """Settings sized to the machine: its processors, and half of the memory that this process may use."""
+def engine_settings(at_least: int = 1) -> dict[str, str]:
+    """Settings sized to the machine: its processors, and half of the memory that this process may use. Where threads
+    wait for a network there are `at_least` so many."""
     folder = Path(tempfile.gettempdir(), f"traceflow-{os.getpid()}")
     return {
         "TimeZone": "'UTC'",
-        "threads": str(_processors()),
+        "threads": str(max(_processors(), at_least)),
         "memory_limit": quote(f"{max(256, _memory() // 2 >> 20)}MiB"),
         "temp_directory": quote(str(folder)),  # what does not fit the memory; the default is the working folder
         "enable_progress_bar": "false",

@@ -7,16 +7,16 @@ there is none. Times are UTC without a zone: what is printed does not depend on 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 from traceflow_formats import jsontext
 
+from traceflow.store.catalog import Listing
 from traceflow.store.dataset_schema import TASKS
 from traceflow.store.datasets import Dataset
 from traceflow.store.manifest import Manifest
-from traceflow.store.schema import TABLES, Column
+from traceflow.store.schema import SCHEMA_VERSION, TABLES, Column
 from traceflow.store.tables import fit_value
 
 from .engine import quote
@@ -68,7 +68,6 @@ _SQL_TYPES = {
     _TIME: "TIMESTAMP",
     pa.timestamp("us", tz="UTC"): "TIMESTAMP WITH TIME ZONE",
 }
-_EPOCH = datetime(1970, 1, 1)
 _JSON = frozenset({"unknown_types", "warnings", "step_results", "extra"})
 _FLAGS = frozenset({"delta", "compaction", "abandoned", "copied", "retried"})
 
@@ -80,6 +79,19 @@ def sql_type(kind: pa.DataType) -> str:
     if pa.types.is_struct(kind):
         return "STRUCT(" + ", ".join(f'"{f.name}" {sql_type(f.type)}' for f in kind) + ")"
     return _SQL_TYPES[kind]
+
+
+def _trials_source(jobs: Sequence[Manifest], root: str, listing: Listing | None) -> str:
+    """A query for the trials of all jobs: one object for those that the catalog knows."""
+    if listing is None:
+        return table_source("trials", jobs, root)
+    source = (
+        f"SELECT {_columns(TABLES['trials'], SCHEMA_VERSION)} FROM read_parquet({quote(root + listing.trials_name)})"
+    )
+    if stale := listing.stale:
+        source += f" WHERE job_id NOT IN ({', '.join(map(quote, stale))})"
+    apart = listing.apart()
+    return f"{source} UNION ALL {table_source('trials', apart, root)}" if apart else source
 
 
 def table_source(table: str, jobs: Sequence[Manifest], root: str, more: str = "") -> str:
@@ -240,15 +252,17 @@ SELECT job_id, trial_id, trial_name, task_name, r.name AS name, r.value AS value
 FROM trials, unnest(rewards) AS u(r)"""
 
 
-def statements(jobs: Sequence[Manifest], root: str, datasets: Sequence[Dataset] = ()) -> list[str]:
-    """What makes the views over these jobs and datasets, and the tables `raw.jobs` and `raw.datasets` that
-    `job_rows` and `dataset_rows` go into."""
+def statements(
+    jobs: Sequence[Manifest], root: str, datasets: Sequence[Dataset] = (), listing: Listing | None = None
+) -> list[str]:
+    """What makes the views over these jobs and datasets. The relations `given_jobs` and `given_datasets` must be
+    there: `job_rows` and `dataset_rows` as Arrow tables."""
     made = ["CREATE SCHEMA raw", *_MACROS]
-    for table, kinds in (("jobs", _JOBS), ("datasets", _DATASETS)):
-        columns = ", ".join(f'"{name}" {sql_type(kind)}' for name, kind in kinds.items())
-        made.append(f"CREATE TABLE raw.{table} ({columns})")
+    made += [f"CREATE TABLE raw.{table} AS FROM given_{table}" for table in ("jobs", "datasets")]
     made.append(f"CREATE VIEW raw.tasks AS {_task_source(datasets, root)}")
-    made += [f"CREATE VIEW raw.{table} AS {table_source(table, jobs, root)}" for table in TABLES]
+    sources = {table: table_source(table, jobs, root) for table in TABLES if table != "trials"}
+    sources["trials"] = _trials_source(jobs, root, listing)
+    made += [f"CREATE VIEW raw.{table} AS {sources[table]}" for table in TABLES]
     views: Mapping[str, str] = {
         "jobs": "SELECT * REPLACE (record::JSON AS record) FROM raw.jobs ORDER BY job_id",
         "trials": f"SELECT {_base('trials', frozenset({'event_offset'}))}, "
@@ -269,8 +283,12 @@ def statements(jobs: Sequence[Manifest], root: str, datasets: Sequence[Dataset] 
 # -- jobs --------------------------------------------------------------------------------------------------
 
 
-def job_rows(jobs: Iterable[Manifest]) -> Iterator[dict[str, Any]]:
+def job_rows(jobs: Iterable[Manifest]) -> pa.Table:
     """The rows of `raw.jobs`, from the manifests."""
+    return _table(_job_values(jobs), _JOBS)
+
+
+def _job_values(jobs: Iterable[Manifest]) -> Iterator[dict[str, Any]]:
     for manifest in jobs:
         record = manifest.job
         reported = record.get("reported_totals")
@@ -293,20 +311,22 @@ def job_rows(jobs: Iterable[Manifest]) -> Iterator[dict[str, Any]]:
         }
         for name in ("original_job_id", "original_job_name", "imported_at", "started_at", "finished_at"):
             values[name] = record.get(name)
-        yield _fitted(values, _JOBS)
+        yield values
 
 
-def dataset_rows(datasets: Iterable[Dataset]) -> Iterator[dict[str, Any]]:
+def dataset_rows(datasets: Iterable[Dataset]) -> pa.Table:
     """The rows of `raw.datasets`, from the manifests."""
+    return _table(_dataset_values(datasets), _DATASETS)
+
+
+def _dataset_values(datasets: Iterable[Dataset]) -> Iterator[dict[str, Any]]:
     for dataset in datasets:
         values = {name: getattr(dataset, name) for name in ("name", "version", "digest", "n_tasks", "n_files", "size")}
         values |= {"dataset": dataset.label, "added_at": dataset.facts.get("added_at")}
-        yield _fitted(values, _DATASETS)
+        yield values
 
 
-def _fitted(values: Mapping[str, Any], kinds: Mapping[str, pa.DataType]) -> dict[str, Any]:
-    fitted = {name: fit_value(kind, values[name]) for name, kind in kinds.items()}
-    for name, kind in kinds.items():
-        if kind is _TIME and fitted[name] is not None:
-            fitted[name] = _EPOCH + timedelta(microseconds=fitted[name])
-    return fitted
+def _table(rows: Iterable[Mapping[str, Any]], kinds: Mapping[str, pa.DataType]) -> pa.Table:
+    found = list(rows)
+    arrays = [pa.array([fit_value(kind, row[name]) for row in found], kind) for name, kind in kinds.items()]
+    return pa.Table.from_arrays(arrays, names=list(kinds))

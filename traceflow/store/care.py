@@ -11,8 +11,12 @@ from traceflow_formats.errors import TraceflowError
 
 from . import datasets
 from .backend import PARTIAL
-from .layout import DATASETS, JOBS, STORE_VERSION, job_folder
+from .cache import CacheInfo
+from .catalog import LATEST, Pointer
+from .layout import CATALOG, DATASETS, JOBS, STORE_VERSION, job_folder
 from .manifest import Manifest, StoredObject
+
+_MEND = "`traceflow store compact` writes it anew"
 
 if TYPE_CHECKING:
     from .store import Store
@@ -23,7 +27,7 @@ __all__ = ["GcReport", "Problem", "StoreInfo", "VerifyReport", "gc", "info", "ve
 @dataclass(frozen=True, slots=True)
 class StoreInfo:
     """What a store holds; `size` is bytes of the objects of jobs and datasets, `commit` how two writers are told
-    apart."""
+    apart, `cache` what is kept of stores elsewhere, where this is one."""
 
     url: str
     version: int
@@ -34,6 +38,7 @@ class StoreInfo:
     datasets: int
     size: int
     commit: str
+    cache: CacheInfo | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,11 @@ def info(store: Store) -> StoreInfo:
     trials, events, files = (sum(m.rows(t) for m in jobs) for t in ("trials", "events", "files"))
     known = store.datasets()
     size = sum(m.size for m in jobs) + sum(o.size for d in known for o in d.objects)
-    return StoreInfo(store.url, STORE_VERSION, len(jobs), trials, events, files, len(known), size, store.backend.commit)
+    backend = store.backend
+    cache = backend.cache.info() if backend.cache is not None else None
+    return StoreInfo(
+        store.url, STORE_VERSION, len(jobs), trials, events, files, len(known), size, backend.commit, cache
+    )
 
 
 # -- verify ------------------------------------------------------------------------------------------------
@@ -95,6 +104,7 @@ def verify(store: Store, job: Manifest | None = None, contents: bool = False) ->
             _verify_contents(store, manifest, report)
     if job is None:
         _verify_datasets(store, report, contents)
+        _verify_catalog(store, report)
     return report
 
 
@@ -120,6 +130,21 @@ def _verify_datasets(store: Store, report: VerifyReport, contents: bool) -> None
                     report.contents += datasets.read_all(store.backend, found)
             except TraceflowError as error:
                 report.problems.append(Problem(label, str(error.details.get("path", "manifest.json")), error.message))
+
+
+def _verify_catalog(store: Store, report: VerifyReport) -> None:
+    """The catalog is what was written, and says what the jobs say."""
+    pointer = Pointer.read(store.backend)
+    if pointer is None:
+        if store.backend.exists(LATEST):
+            report.problems.append(Problem(CATALOG, "latest.json", f"it cannot be read; {_MEND}"))
+        return
+    before = len(report.problems)
+    _compare(store, CATALOG, CATALOG, (pointer.jobs, pointer.trials), report)
+    if len(report.problems) == before:
+        from .compact import differences
+
+        report.problems += (Problem(CATALOG, name, f"{why}; {_MEND}") for name, why in differences(store.backend))
 
 
 def _compare(store: Store, owner: str, folder: str, objects: Iterable[StoredObject], report: VerifyReport) -> None:
@@ -166,6 +191,8 @@ def _verify_contents(store: Store, job: Manifest, report: VerifyReport) -> None:
 
 def gc(store: Store, minutes: float = 60, dry_run: bool = False) -> GcReport:
     """See `Store.gc`."""
+    from .compact import old_objects
+
     sweep = _Sweep(store, minutes, dry_run)
     for name in store.backend.folders(JOBS):
         try:
@@ -182,6 +209,7 @@ def gc(store: Store, minutes: float = 60, dry_run: bool = False) -> GcReport:
     for folder in datasets.unfinished(store.backend):
         sweep.folder(folder)
     sweep.partial(DATASETS)
+    sweep.each(old_objects(store.backend))
     return sweep.report
 
 
@@ -202,6 +230,16 @@ class _Sweep:
         if not self._dry_run:
             self._backend.delete_prefix(folder)
 
+    def each(self, objects: Iterable[tuple[str, int, float]]) -> None:
+        """Objects that nobody needs: name, bytes, age."""
+        for name, size, age in objects:
+            if age < self._seconds:
+                continue
+            self.report.removed.append(name)
+            self.report.size += size
+            if not self._dry_run:
+                self._backend.delete(name)
+
     def partial(self, prefix: str, deep: bool = True) -> None:
         """Unfinished objects below a prefix, or directly below it."""
         for found in list(self._backend.objects(prefix)):
@@ -209,12 +247,8 @@ class _Sweep:
                 continue
             if not deep and found.name.count("/") != prefix.count("/") + 1:
                 continue
-            if found.name.startswith(tuple(f"{folder}/" for folder in self.report.removed)):
-                continue
-            self.report.removed.append(found.name)
-            self.report.size += found.size
-            if not self._dry_run:
-                self._backend.delete(found.name)
+            if not found.name.startswith(tuple(f"{folder}/" for folder in self.report.removed)):
+                self.each([(found.name, found.size, found.age)])
 
 
 def _became(store: Store, job_id: str, revision: str) -> bool:

@@ -41,7 +41,7 @@ class StoreFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no typ
     def open(self, path: str, mode: str = "rb", **_: Any) -> Any:
         if mode != "rb":
             raise PermissionError(f"{path} is opened for reading alone")
-        return self._backend.open_read(self._name(path))
+        return self._backend.open_kept(self._name(path))
 
     def exists(self, path: str, **_: Any) -> bool:
         return self._backend.exists(self._name(path))

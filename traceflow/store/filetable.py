@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from .backend import Backend
 from .manifest import Manifest
-from .reading import FileRow, as_file_row, open_table, reading
+from .reading import FileRow, as_file_row, fitted, open_table, reading
 from .schema import arrow_schema
 
 __all__ = ["FileTable"]
@@ -103,11 +103,7 @@ class FileTable:
         return [name for name in columns or self._schema.names if name in there]
 
     def _fitted(self, table: pa.Table, columns: tuple[str, ...] | None) -> pa.Table:
-        names = columns or tuple(self._schema.names)
-        there = set(table.schema.names)
-        types = {name: self._schema.field(name).type for name in names}
-        arrays = [table.column(n) if n in there else pa.nulls(table.num_rows, types[n]) for n in names]
-        return pa.Table.from_arrays(arrays, names=list(names))
+        return fitted(table, self._schema, list(columns or self._schema.names))
 
 
 def _beginning_with(table: pa.Table, prefix: str) -> pa.Table:

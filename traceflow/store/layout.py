@@ -7,8 +7,10 @@ import re
 from traceflow_formats.errors import TraceflowError
 
 __all__ = [
+    "CATALOG",
     "DATASETS",
     "JOBS",
+    "LATEST",
     "SCHEMA_VERSION",
     "STORE",
     "STORE_VERSION",
@@ -17,6 +19,7 @@ __all__ = [
     "check_job_id",
     "dataset_folder",
     "dataset_manifest_name",
+    "is_job_id",
     "job_folder",
     "manifest_name",
     "new_revision",
@@ -31,6 +34,8 @@ SCHEMA_VERSION = 1  # of the tables, see schema.py
 TABLE_NAMES = ("trials", "events", "files")
 JOBS = "jobs"
 DATASETS = "datasets"
+CATALOG = "catalog"
+LATEST = f"{CATALOG}/latest.json"  # which objects the catalog is
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 _DATASET = r"([A-Za-z0-9][A-Za-z0-9._-]{0,99}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
@@ -49,6 +54,11 @@ def check_job_id(job_id: str) -> str:
             "(letters, digits, '.', '_' and '-', at most 128 characters)",
         )
     return job_id
+
+
+def is_job_id(name: str) -> bool:
+    """Whether a folder of this name can be a job's."""
+    return re.fullmatch(_NAME, name) is not None
 
 
 def job_folder(job_id: str) -> str:

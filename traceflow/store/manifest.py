@@ -131,22 +131,24 @@ class Manifest:
     def to_bytes(self) -> bytes:
         from traceflow_formats import jsontext
 
+        return jsontext.pretty(self.as_value())
+
+    def as_value(self) -> dict[str, Any]:
+        """The manifest as JSON has it; `from_value` reads it."""
         previous = {"previous": list(self.previous)} if self.previous else {}
-        return jsontext.pretty(
-            {
-                "format": FORMAT,
-                "store_version": self.store_version,
-                "schema_version": self.schema_version,
-                "parsers": dict(self.parsers),
-                "job_id": self.job_id,
-                "revision": self.revision,
-                **previous,
-                "objects": [o.as_dict() for o in self.objects],
-                "counts": dict(sorted(self.counts.items())),
-                "job": dict(self.job),
-                "report": dict(self.report),
-            }
-        )
+        return {
+            "format": FORMAT,
+            "store_version": self.store_version,
+            "schema_version": self.schema_version,
+            "parsers": dict(self.parsers),
+            "job_id": self.job_id,
+            "revision": self.revision,
+            **previous,
+            "objects": [o.as_dict() for o in self.objects],
+            "counts": dict(sorted(self.counts.items())),
+            "job": dict(self.job),
+            "report": dict(self.report),
+        }
 
     @classmethod
     def from_bytes(cls, data: bytes, job_id: str) -> Self:
@@ -155,41 +157,57 @@ class Manifest:
         later = bool(found) and data.endswith(b"}\n")
         try:
             value = json.loads(head + b"\n}" if later else data)
-            if value["format"] != FORMAT or value["job_id"] != job_id:
-                raise ValueError("it is not the manifest of this job")
-            for what, ours in (("store_version", STORE_VERSION), ("schema_version", SCHEMA_VERSION)):
-                if not isinstance(value[what], int) or value[what] < 1:
-                    raise ValueError(f"{what} is {value[what]!r}")
-                if value[what] > ours:
-                    raise TraceflowError(
-                        "store_version",
-                        f"job {job_id} was written with {what.replace('_', ' ')} {value[what]}, this program reads "
-                        f"up to {ours}: use a newer traceflow",
-                        job_id=job_id,
-                    )
-            manifest = cls(
-                job_id=check_job_id(job_id),
-                revision=value["revision"],
-                objects=tuple(
-                    StoredObject(_object_name(o["name"]), int(o["size"]), str(o["sha256"]), o.get("rows"))
-                    for o in value["objects"]
-                ),
-                counts={str(name): int(count) for name, count in value["counts"].items()},
-                parsers=dict(value["parsers"]),
-                store_version=value["store_version"],
-                schema_version=value["schema_version"],
-                previous=tuple(value.get("previous", ())),
-            )
+            manifest = cls._from(value, job_id)
             manifest._unread = data
             if not later:
                 manifest._read()
-            for revision in (manifest.revision, *manifest.previous):
-                revision_folder(job_id, revision)  # refuses one that leads elsewhere
-            for table in TABLE_NAMES:
-                if manifest.object(f"{table}.parquet") is None:
-                    raise ValueError(f"it names no {table}.parquet")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise _corrupt(job_id, error) from None
+        return manifest
+
+    @classmethod
+    def from_value(cls, value: Any, job_id: str) -> Self:
+        """The same of what was parsed already."""
+        try:
+            manifest = cls._from(value, job_id)
+            manifest._job, manifest._report = dict(value["job"]), dict(value["report"])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise _corrupt(job_id, error) from None
+        return manifest
+
+    @classmethod
+    def _from(cls, value: Any, job_id: str) -> Self:
+        """All but the record of the job and the report."""
+        if value["format"] != FORMAT or value["job_id"] != job_id:
+            raise ValueError("it is not the manifest of this job")
+        for what, ours in (("store_version", STORE_VERSION), ("schema_version", SCHEMA_VERSION)):
+            if not isinstance(value[what], int) or value[what] < 1:
+                raise ValueError(f"{what} is {value[what]!r}")
+            if value[what] > ours:
+                raise TraceflowError(
+                    "store_version",
+                    f"job {job_id} was written with {what.replace('_', ' ')} {value[what]}, this program reads "
+                    f"up to {ours}: use a newer traceflow",
+                    job_id=job_id,
+                )
+        manifest = cls(
+            job_id=check_job_id(job_id),
+            revision=value["revision"],
+            objects=tuple(
+                StoredObject(_object_name(o["name"]), int(o["size"]), str(o["sha256"]), o.get("rows"))
+                for o in value["objects"]
+            ),
+            counts={str(name): int(count) for name, count in value["counts"].items()},
+            parsers=dict(value["parsers"]),
+            store_version=value["store_version"],
+            schema_version=value["schema_version"],
+            previous=tuple(value.get("previous", ())),
+        )
+        for revision in (manifest.revision, *manifest.previous):
+            revision_folder(job_id, revision)  # refuses one that leads elsewhere
+        for table in TABLE_NAMES:
+            if manifest.object(f"{table}.parquet") is None:
+                raise ValueError(f"it names no {table}.parquet")
         return manifest
 
 

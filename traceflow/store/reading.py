@@ -25,7 +25,9 @@ __all__ = [
     "as_file_row",
     "file_row",
     "file_rows",
+    "fitted",
     "groups_of",
+    "open_for_arrow",
     "open_table",
     "read_table",
     "reading",
@@ -34,6 +36,7 @@ __all__ = [
     "trial_rows",
 ]
 
+_SMALL = 4 << 20  # bytes of a table that is read at once from another machine
 Matches = Callable[[str, str, str | None], bool]  # of an event's type, text and tool name
 
 
@@ -81,20 +84,22 @@ def open_table(backend: Backend, job: Manifest, table: str) -> Iterator[pq.Parqu
     name = f"{table}.parquet"
     with (
         reading(backend, job, name),
-        _open_for_arrow(backend, job.path(name)) as stream,
+        open_for_arrow(backend, job.path(name), stored.size if (stored := job.object(name)) else None) as stream,
         pq.ParquetFile(stream, pre_buffer=True, page_checksum_verification=True) as file,
     ):
         yield file
 
 
-def _open_for_arrow(backend: Backend, name: str) -> Any:
-    """An object as Arrow reads it best: a file of its own, not one of Python's.
+def open_for_arrow(backend: Backend, name: str, size: int | None = None) -> Any:
+    """An object as Arrow reads it best: a file of its own, not one of Python's, or from memory what is small.
 
     Arrow's threads may still let go of a Python file while the interpreter ends, which aborts the process
     (pyarrow 26: "terminate called without an active exception").
     """
     if isinstance(backend, LocalBackend):
         return pa.OSFile(str(backend.root / name))
+    if size is not None and size <= _SMALL:  # one request; its footer alone would take two
+        return pa.BufferReader(backend.read_range(name, 0, size))
     return backend.open_read(name)
 
 
@@ -104,12 +109,15 @@ def read_table(backend: Backend, job: Manifest, table: str, columns: list[str] |
     names = columns if columns is not None else schema.names
     with open_table(backend, job, table) as file:
         present = set(file.schema_arrow.names)
-        found = file.read(columns=[name for name in names if name in present])
-        arrays = [
-            found.column(name) if name in present else pa.nulls(found.num_rows, schema.field(name).type)
-            for name in names
-        ]
-        return pa.Table.from_arrays(arrays, names=names)
+        return fitted(file.read(columns=[name for name in names if name in present]), schema, names)
+
+
+def fitted(found: pa.Table, schema: pa.Schema, names: list[str]) -> pa.Table:
+    """The table with these columns of a schema; those that it lacks are null."""
+    present = set(found.schema.names)
+    types = {name: schema.field(name).type for name in names}
+    arrays = [found.column(name) if name in present else pa.nulls(found.num_rows, types[name]) for name in names]
+    return pa.Table.from_arrays(arrays, schema=pa.schema([schema.field(name) for name in names]))
 
 
 def trial_rows(backend: Backend, job: Manifest) -> list[dict[str, Any]]:

@@ -9,25 +9,33 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import io
+import re
 import tempfile
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import fsspec
 from traceflow_formats.errors import TraceflowError
 
 from .backend import PARTIAL, ObjectInfo
+from .cache import Cache, open_cache
 from .conditional import Conditions
 from .layout import STORE
+from .remote_streams import CopyStream, RangeStream
 
 __all__ = ["FsspecBackend"]
 
 _PART = 8 << 20  # bytes of one request; more are asked for in several at once
 _AT_ONCE = 32  # requests
+_LARGEST_COPY = 64 << 20  # bytes of an object that is kept on this machine
+# what many questions read, and what never changes: a revision's folder has a name that is not used again
+_MAY_KEEP = re.compile(
+    r"^jobs/[^/]+/[^/]+/(events\.grep|trials\.parquet|search/[^/]+)$|^catalog/(jobs|trials)-[0-9a-f]{32}\.\w+$"
+)
 _FLAT = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})  # file systems without folders
 _DEAD = 600.0  # seconds after which a writer that began to commit is taken for dead: it needs two or three requests
 
@@ -36,6 +44,7 @@ class FsspecBackend:
     """The folder `root` of an fsspec file system. `FsspecBackend.open(url)` makes one."""
 
     moves_folders = False
+    stamped = False  # a listing of folders does not tell when an object in one has changed
     parallel = _AT_ONCE
 
     def __init__(self, fs: Any, root: str, url: str) -> None:
@@ -44,6 +53,8 @@ class FsspecBackend:
         self.url = url.rstrip("/")
         protocols = (fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol
         self._flat = not _FLAT.isdisjoint(protocols)
+        self._cache = open_cache()
+        self._sizes: dict[str, int] = {}  # of objects that never change and are not kept
         self._conditions = Conditions(fs, self._path(STORE))
 
     @classmethod
@@ -75,10 +86,23 @@ class FsspecBackend:
     # -- reading -----------------------------------------------------------------------------------------
 
     def read_bytes(self, name: str) -> bytes:
-        with _told(self.url, name):
-            return bytes(self._fs.cat_file(self._path(name)))
+        (data,) = self.read_many([name])
+        if data is None:
+            raise FileNotFoundError(errno.ENOENT, "no such object", self._path(name))
+        return data
+
+    def read_many(self, names: Iterable[str]) -> list[bytes | None]:
+        pieces = [(number, self._path(name), 0, None) for number, name in enumerate(names)]
+        return [
+            None if isinstance(found, FileNotFoundError | NotADirectoryError) else self._part(path, found)
+            for (_, path, _, _), found in zip(pieces, self._cat_ranges(pieces), strict=True)
+        ]
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
+        if _MAY_KEEP.search(name) and (copy := self._copy(name)) is not None:
+            with contextlib.suppress(OSError), copy.open("rb") as stream:
+                stream.seek(offset)
+                return stream.read(length)
         return self.read_ranges([(name, offset, length)])[0]
 
     def read_ranges(self, ranges: Iterable[tuple[str, int, int]]) -> list[bytes]:
@@ -89,15 +113,17 @@ class FsspecBackend:
             pieces += ((count - 1, path, at, min(at + _PART, end)) for at in range(offset, end, _PART))
         parts: list[list[bytes]] = [[] for _ in range(count)]
         for (number, path, _, _), found in zip(pieces, self._cat_ranges(pieces), strict=True):
-            if isinstance(found, BaseException):
-                with _told(self.url, path):
-                    if not _beyond_the_end(found):
-                        raise found
-                    found = b""
-            parts[number].append(bytes(found))
+            parts[number].append(self._part(path, found))
         return [b"".join(part) for part in parts]
 
-    def _cat_ranges(self, pieces: list[tuple[int, str, int, int]]) -> list[Any]:
+    def _part(self, path: str, found: Any) -> bytes:
+        """What was read, or what went wrong instead."""
+        if isinstance(found, BaseException) and not _beyond_the_end(found):
+            with _told(self.url, path):
+                raise found
+        return b"" if isinstance(found, BaseException) else bytes(found)
+
+    def _cat_ranges(self, pieces: Sequence[tuple[int, str, int, int | None]]) -> list[Any]:
         if not pieces:
             return []
         paths = [path for _, path, _, _ in pieces]
@@ -106,8 +132,55 @@ class FsspecBackend:
             found: list[Any] = self._fs.cat_ranges(paths, starts, ends, on_error="return")
             return found
 
+    def prefetch(self, objects: Iterable[tuple[str, int]]) -> None:
+        if self._cache is None:
+            return
+        missing = [
+            (name, 0, size)
+            for name, size in objects
+            if _MAY_KEEP.search(name) and size <= _LARGEST_COPY and self._cache.find(self._key(name)) is None
+        ]
+        for at in range(0, len(missing), _AT_ONCE):
+            some = missing[at : at + _AT_ONCE]
+            for (name, _, size), data in zip(some, self.read_ranges(some), strict=True):
+                if len(data) == size:
+                    self._cache.keep(self._key(name), data)
+
+    def open_kept(self, name: str) -> BinaryIO:
+        """The object as a seekable stream, from this machine where it is kept."""
+        if _MAY_KEEP.search(name) and (copy := self._copy(name)) is not None:
+            with contextlib.suppress(OSError):
+                return cast(BinaryIO, CopyStream(copy))
+        return self.open_read(name)
+
+    def _copy(self, name: str) -> Path | None:
+        """The copy of an object on this machine, which is made when there is none; None for what is not kept."""
+        if self._cache is None or self._sizes.get(name, 0) > _LARGEST_COPY:
+            return None
+        key = self._key(name)
+        if (found := self._cache.find(key)) is not None:
+            return found
+        size = self._sizes[name] = self.size(name)
+        if size > _LARGEST_COPY:
+            return None
+        (data,) = self.read_ranges([(name, 0, size)])
+        return self._cache.keep(key, data) if len(data) == size else None
+
+    def _key(self, name: str) -> str:
+        """What names an object and no other: its place, and where another may come to lie there, what it is now."""
+        place = str(self._fs.unstrip_protocol(self._path(name)))
+        if "/search/" not in name:
+            return place
+        info = self._info(name)
+        return f"{place} {info.get('ETag')} {_written(info, 0)} {info['size']}"
+
+    @property
+    def cache(self) -> Cache | None:
+        """Where copies are kept."""
+        return self._cache
+
     def open_read(self, name: str) -> BinaryIO:
-        return cast(BinaryIO, _RangeStream(self, name, self.size(name)))
+        return cast(BinaryIO, RangeStream(self, name, self.size(name)))
 
     def exists(self, name: str) -> bool:
         try:  # not `isfile`, which takes every failure for an absence
@@ -135,6 +208,9 @@ class FsspecBackend:
 
     def folders(self, prefix: str) -> list[str]:
         return sorted({_last(e) for e in self._entries(prefix) if e["type"] == "directory"})
+
+    def stamps(self, prefix: str, name: str) -> dict[str, str]:
+        raise NotImplementedError("an object store tells what changed by a request for each object")
 
     def objects(self, prefix: str) -> Iterator[ObjectInfo]:
         now = time.time()
@@ -246,52 +322,6 @@ class FsspecBackend:
 
         connection.register_filesystem(StoreFiles(self, self._fs, self._root))
         return str(self._fs.unstrip_protocol(self._root)).rstrip("/") + "/"
-
-
-class _RangeStream(io.RawIOBase):
-    """An object as a seekable stream. What is read at a place is asked for exactly; who reads on gets more at once."""
-
-    def __init__(self, backend: FsspecBackend, name: str, size: int) -> None:
-        super().__init__()
-        self._backend, self._name, self._size = backend, name, size
-        self._at = 0
-        self._held, self._held_at = b"", 0  # what was read ahead, and its place
-        self._ahead = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = max(0, base + offset)
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, size: int = -1, /) -> bytes:
-        left = max(0, self._size - self._at)
-        wanted = left if size is None or size < 0 else min(size, left)
-        if not wanted:
-            return b""
-        skip = self._at - self._held_at
-        if not 0 <= skip <= len(self._held) - wanted:
-            following = bool(self._held) and skip == len(self._held)  # nothing was passed over
-            self._ahead = min(4 * _PART, max(4 * self._ahead, 1 << 18)) if following else 0
-            length = min(left, max(wanted, self._ahead))
-            self._held, self._held_at, skip = self._backend.read_range(self._name, self._at, length), self._at, 0
-        data = self._held[skip : skip + wanted]
-        self._at += len(data)
-        return data
-
-    def readinto(self, buffer: Any, /) -> int:
-        view = memoryview(buffer).cast("B")
-        data = self.read(len(view))
-        view[: len(data)] = data
-        return len(data)
 
 
 @contextlib.contextmanager

@@ -7,13 +7,13 @@ read for as long as the job is not deleted.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from traceflow_formats.errors import TraceflowError
 
 from .backend import Backend
-from .layout import JOBS, STORE, STORE_VERSION, manifest_name, revision_folder
+from .layout import JOBS, LATEST, STORE, STORE_VERSION, is_job_id, manifest_name, revision_folder
 from .manifest import Manifest
 from .open import backend_for
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # a search that the index answers needs none of these, nor th
     from traceflow_formats.trace import TraceLine
 
     from .care import GcReport, StoreInfo, VerifyReport
+    from .catalog import Listing
+    from .compact import Compacted
     from .dataset_writer import DatasetWriter
     from .datasets import Dataset, DatasetFile
     from .filetable import FileTable
@@ -42,6 +44,7 @@ class Store:
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.url = backend.url
+        self._listing: Listing | None = None  # the last that had a catalog: it need not be read again
 
     @classmethod
     def open(cls, url: str, create: bool = False) -> Self:
@@ -101,6 +104,8 @@ class Store:
 
     def job_ids(self) -> list[str]:
         """The ids of all jobs, sorted."""
+        if self.backend.stamped:
+            return [name for name in self.backend.stamps(JOBS, "manifest.json") if is_job_id(name)]
         return [name for name in self.backend.folders(JOBS) if self._has(name)]
 
     def has_job(self, job_id: str) -> bool:
@@ -115,8 +120,20 @@ class Store:
 
     def jobs(self) -> list[Manifest]:
         """The manifests of all jobs, sorted by id."""
-        found = (self._manifest_in(name) for name in self.backend.folders(JOBS))
-        return [manifest for manifest in found if manifest is not None]
+        if self.backend.parallel == 1 and not self.backend.exists(LATEST):
+            # a small store: its manifests are read one by one, and a search is done before the catalog's code is here
+            found = (self._manifest_in(name) for name in self.backend.folders(JOBS))
+            return [manifest for manifest in found if manifest is not None]
+        return list(self.listing().jobs.values())
+
+    def listing(self) -> Listing:
+        """The jobs that are in the store now, and what the catalog knows of them."""
+        from .catalog import take_stock
+
+        found = take_stock(self.backend, self._listing)
+        if found.pointer is not None:
+            self._listing = found
+        return found
 
     def _manifest_in(self, folder: str) -> Manifest | None:
         try:
@@ -171,6 +188,9 @@ class Store:
 
     def delete_job(self, job: Manifest) -> None:
         """Remove a job. It is gone at once; readers that are in the middle of it may fail."""
+        from .catalog import mark_gone
+
+        mark_gone(self.backend, job)
         self.backend.delete(manifest_name(job.job_id))
         for revision in (*job.previous, job.revision):
             self.backend.delete_prefix(revision_folder(job.job_id, revision))
@@ -183,15 +203,23 @@ class Store:
 
         return reading.trial_rows(self.backend, job)
 
+    def all_trials(
+        self, jobs: Iterable[Manifest] | None = None, columns: list[str] | None = None
+    ) -> Iterator[tuple[Manifest, list[dict[str, Any]]]]:
+        """The trials of every job, or of these, job by job, with all columns or with these; through the catalog."""
+        from .compact import trials_of
+
+        listing = self.listing()
+        for job, table in trials_of(self.backend, listing, listing.jobs.values() if jobs is None else jobs, columns):
+            yield job, table.to_pylist()
+
     def trial(self, name: str, job: Manifest | None = None) -> dict[str, Any]:
         """The trial with this id, an id that begins so (8 characters or more), or this name, of one job or all.
 
         Raises TraceflowError trial_not_found; invalid_input when several fit.
         """
-        from . import reading
-
-        jobs = [job] if job is not None else self.jobs()
-        rows = [(m, row) for m in jobs for row in reading.trial_names(self.backend, m)]
+        names = ["trial_id", "trial_name"]
+        rows = [(m, row) for m, some in self.all_trials([job] if job else None, names) for row in some]
         fits = [(m, row) for m, row in rows if name in (row["trial_id"], row["trial_name"])]
         if not fits and len(name) >= _PREFIX:
             fits = [(m, row) for m, row in rows if row["trial_id"].startswith(name)]
@@ -325,6 +353,23 @@ class Store:
         from . import care
 
         return care.verify(self, job, contents)
+
+    def compact(self, progress: Callable[[int], None] = lambda jobs: None) -> Compacted:
+        """Write the catalog anew: what lists and trials of many small jobs are read from. No answer depends on it."""
+        from .compact import compact
+
+        return compact(self.backend, progress)
+
+    def compact_if_due(self) -> bool:
+        """Do so when many jobs have come since the last time; whether it was done. It never raises for the store."""
+        from .catalog import is_due
+
+        try:
+            if due := is_due(self.backend):
+                self.compact()
+        except (OSError, TraceflowError):
+            return False
+        return due
 
     def gc(self, minutes: float = 60, dry_run: bool = False) -> GcReport:
         """Remove what killed writers left: revision folders that no manifest names, and unfinished objects.

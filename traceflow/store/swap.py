@@ -14,6 +14,7 @@ from traceflow_formats import jsontext
 from traceflow_formats.errors import TraceflowError
 
 from .backend import Backend
+from .catalog import mark_gone
 from .layout import job_folder, manifest_name
 from .manifest import Manifest, StoredObject
 from .packs import PACK_SIZE
@@ -84,6 +85,7 @@ class JobRewriter(JobWriter):
         previous = tuple(name for name in (*self.old.previous, self.old.revision) if name in there)
         manifest = manifest.changed(schema_version=version, previous=previous)
         name = manifest_name(self.job_id)
+        mark_gone(self._backend, self.old)
         if not self._backend.swap(name, self._before, manifest.to_bytes(), self._folder):
             if self._committed():  # the answer was lost on its way, and the client asked again
                 return manifest
