@@ -12,13 +12,11 @@ from traceflow_formats.trace import TraceLine, text_of
 
 from . import output
 from .help import group
+from .onetrial import FoundTrial, of_trial
 from .options import AsJson, JobOption, Limit, StoreOption, open_store
 from .trialfiles import download, files, logs
 
 app = group("List and show trials, read their traces, and get at what they left behind.")
-
-TrialArgument = Annotated[str, typer.Argument(help="The trial: its name, its id, or the first 8 characters of it.")]
-OneJob = Annotated[str | None, typer.Option("--job", "-j", help="The job it belongs to, where the name is not enough.")]
 
 _COLUMNS = {
     "trial": "trial_name",
@@ -71,11 +69,10 @@ def list_(
 
 
 @app.command()
-def show(trial: TrialArgument, job: OneJob = None, store: StoreOption = None, as_json: AsJson = False) -> None:
+@of_trial
+def show(trial: FoundTrial, as_json: AsJson = False) -> None:
     """Show a trial: outcome, tokens, task link, and what was read for its trace."""
-    opened = open_store(store)
-    row = opened.trial(trial, opened.job(job) if job else None)
-    document = readable(row)
+    document = readable(trial.row)
     if as_json:
         output.print_json(document, indent=True)
         return
@@ -87,8 +84,9 @@ def show(trial: TrialArgument, job: OneJob = None, store: StoreOption = None, as
 
 
 @app.command()
+@of_trial
 def trace(
-    trial: TrialArgument,
+    trial: FoundTrial,
     type_: Annotated[list[str] | None, typer.Option("--type", help="Only events of this type. Repeatable.")] = None,
     grep: Annotated[
         str | None,
@@ -103,20 +101,17 @@ def trace(
         int | None, typer.Option("--cursor", metavar="SEQ", help="Only events after this position.")
     ] = None,
     limit: Limit = None,
-    job: OneJob = None,
-    store: StoreOption = None,
     as_json: AsJson = False,
 ) -> int:
     """Print the trace of a trial: position, type, and the content cut to 140 characters; --json whole events."""
     from traceflow.query import trace_matcher
 
-    opened = open_store(store)
-    row = opened.trial(trial, opened.job(job) if job else None)
+    row = trial.row
     if not row["n_events"]:
         raise TraceflowError("empty_trace", f"trial {row['trial_name']} has no trace", trial=row["trial_id"])
     matches = trace_matcher(grep) if grep is not None else None
     count = 0
-    for event in opened.trace(row, types=type_, after=cursor, tail=tail, limit=limit, matches=matches):
+    for event in trial.store.trace(row, types=type_, after=cursor, tail=tail, limit=limit, matches=matches):
         if as_json:
             output.print_json({"seq": event.seq, "type": event.type, "data": event.data})
         else:

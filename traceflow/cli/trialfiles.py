@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,15 +12,14 @@ from traceflow_formats.errors import TraceflowError
 
 from . import output
 from .help import group
-from .options import AsJson, StoreOption, open_store
+from .onetrial import FoundTrial, of_trial
+from .options import AsJson
 
 if TYPE_CHECKING:
     from traceflow.trialfiles import TrialFiles
 
 files = group("Browse the files of a trial: as they were imported, or in the capture of its file system.")
 
-TrialArgument = Annotated[str, typer.Argument(help="The trial: its name, its id, or the first 8 characters of it.")]
-OneJob = Annotated[str | None, typer.Option("--job", "-j", help="The job it belongs to, where the name is not enough.")]
 Source = Annotated[
     str | None,
     typer.Option("--source", metavar="trial|capture", help="Which files. Default: the capture, where there is one."),
@@ -30,20 +27,18 @@ Source = Annotated[
 Cursor = Annotated[str | None, typer.Option("--cursor", help="Go on after this one: next_cursor of the page before.")]
 
 
-@contextmanager
-def _opened(trial: str, job: str | None, store: str | None) -> Iterator[TrialFiles]:
+def _files(trial: FoundTrial) -> TrialFiles:
+    """The files of the trial, to be used as a context."""
     from traceflow.trialfiles import TrialFiles
 
-    opened = open_store(store)
-    row = opened.trial(trial, opened.job(job) if job else None)
-    with TrialFiles(opened, opened.job(row["job_id"]), row) as found:
-        yield found
+    return TrialFiles(*trial)
 
 
 @files.command()
-def status(trial: TrialArgument, job: OneJob = None, store: StoreOption = None, as_json: AsJson = False) -> None:
+@of_trial
+def status(trial: FoundTrial, as_json: AsJson = False) -> None:
     """Say what there is to browse."""
-    with _opened(trial, job, store) as found:
+    with _files(trial) as found:
         document = found.status()
     if as_json:
         output.print_json(document, indent=True)
@@ -55,18 +50,17 @@ def status(trial: TrialArgument, job: OneJob = None, store: StoreOption = None, 
 
 
 @files.command("ls")
+@of_trial
 def ls(
-    trial: TrialArgument,
+    trial: FoundTrial,
     path: Annotated[str, typer.Argument(help="The folder.")] = "/",
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="Entries of a page, at most 1000.")] = 500,
     cursor: Cursor = None,
     source: Source = None,
-    job: OneJob = None,
-    store: StoreOption = None,
     as_json: AsJson = False,
 ) -> None:
     """List a folder: type, mode, size, time, change, name."""
-    with _opened(trial, job, store) as found:
+    with _files(trial) as found:
         page = found.list(path, source=source, cursor=cursor, limit=limit)
     if as_json:
         output.print_json(page, indent=True)
@@ -93,8 +87,9 @@ def _more(page: dict[str, Any]) -> None:
 
 
 @files.command()
+@of_trial
 def cat(
-    trial: TrialArgument,
+    trial: FoundTrial,
     path: Annotated[str, typer.Argument(help="The file.")],
     range_: Annotated[
         str | None,
@@ -103,15 +98,13 @@ def cat(
         ),
     ] = None,
     source: Source = None,
-    job: OneJob = None,
-    store: StoreOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Print a file, or part of it, as it is; with --json as base64."""
     from traceflow.trialfiles import parse_range
 
     wanted = parse_range(range_) if range_ is not None else None
-    with _opened(trial, job, store) as found:
+    with _files(trial) as found:
         _, chunks = found.read(path, source=source, byte_range=wanted)
         if as_json:
             data = b"".join(chunks)
@@ -124,19 +117,18 @@ def cat(
 
 
 @files.command()
+@of_trial
 def search(
-    trial: TrialArgument,
+    trial: FoundTrial,
     query: Annotated[str, typer.Argument(help="Text that a line holds; with --regex an RE2 pattern.")],
     path: Annotated[str, typer.Option("--path", help="Only in this folder or file.")] = "/",
     regex: Annotated[bool, typer.Option("--regex", help="The query is a pattern.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="At most so many hits, up to 1000.")] = 200,
     source: Source = None,
-    job: OneJob = None,
-    store: StoreOption = None,
     as_json: AsJson = False,
 ) -> int:
     """Search the contents of text files. Exit 1 when nothing is found."""
-    with _opened(trial, job, store) as found:
+    with _files(trial) as found:
         result = found.search(query, path=path, regex=regex, limit=limit, source=source)
     if as_json:
         output.print_json(result, indent=True)
@@ -149,20 +141,19 @@ def search(
 
 
 @files.command()
+@of_trial
 def changes(
-    trial: TrialArgument,
+    trial: FoundTrial,
     phase: Annotated[
         str, typer.Option("--phase", metavar="setup|agent|verifier|all", help="Only what changed in this phase.")
     ] = "all",
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="Items of a page, at most 1000.")] = 500,
     cursor: Cursor = None,
     source: Source = None,
-    job: OneJob = None,
-    store: StoreOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Print what was created, modified or removed, where a manifest tells."""
-    with _opened(trial, job, store) as found:
+    with _files(trial) as found:
         page = found.changes(phase=phase, source=source, cursor=cursor, limit=limit)
     if as_json:
         output.print_json(page, indent=True)
@@ -174,24 +165,23 @@ def changes(
 
 
 @files.command()
+@of_trial
 def archive(
-    trial: TrialArgument,
+    trial: FoundTrial,
     path: Annotated[str, typer.Argument(help="The folder, or one file.")] = "/",
     out: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="PATH", help="The .tar.gz, or a folder for it; - is stdout."),
     ] = None,
     source: Source = None,
-    job: OneJob = None,
-    store: StoreOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Pack a folder as a .tar.gz whose MANIFEST.tsv lists every file, also those without a content."""
-    with _opened(trial, job, store) as found:
+    with _files(trial) as found:
         if out is not None and str(out) == "-":
             found.archive(path, sys.stdout.buffer, source=source)
             return
-        name = (path.strip("/").rpartition("/")[2] or trial.rpartition("/")[2]) + ".tar.gz"
+        name = (path.strip("/").rpartition("/")[2] or trial.row["trial_name"]) + ".tar.gz"
         target = Path(name) if out is None else out / name if out.is_dir() else out
         written = found.archive(path, target, source=source)
     if as_json:
@@ -201,21 +191,18 @@ def archive(
     output.write(output.cell(f"wrote {target}: {written.members} members, {written.archive_bytes} bytes") + "\n")
 
 
+@of_trial
 def logs(
-    trial: TrialArgument,
+    trial: FoundTrial,
     stream: Annotated[str, typer.Argument(help="Which log: agent, verifier or system.")],
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="Lines of a page, at most 1000.")] = 1000,
     cursor: Annotated[int | None, typer.Option("--cursor", metavar="SEQ", help="Only lines after this one.")] = None,
-    job: OneJob = None,
-    store: StoreOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Print a log of a trial: what the agent or the verifier printed, or what the runner wrote."""
     from traceflow.trialfiles import trial_logs
 
-    opened = open_store(store)
-    row = opened.trial(trial, opened.job(job) if job else None)
-    page = trial_logs(opened, opened.job(row["job_id"]), row, stream, cursor=cursor, limit=limit)
+    page = trial_logs(*trial, stream, cursor=cursor, limit=limit)
     if as_json:
         output.print_json(page, indent=True)
         return
@@ -226,8 +213,9 @@ def logs(
     _more(page)
 
 
+@of_trial
 def download(
-    trial: TrialArgument,
+    trial: FoundTrial,
     out: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="PATH", help="Where the trial's folder goes; of a stream the file."),
@@ -239,8 +227,6 @@ def download(
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
-    job: OneJob = None,
-    store: StoreOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a trial as a folder, or one stream of it to stdout or a file."""
@@ -248,17 +234,14 @@ def download(
 
     from traceflow.export.download import download_trial
 
-    opened = open_store(store)
-    row = opened.trial(trial, opened.job(job) if job else None)
-    found = opened.job(row["job_id"])
     if stream is not None:
-        size = _download_stream(opened, found, row, stream, out, overwrite)
+        size = _download_stream(trial, stream, out, overwrite)
         if as_json and out is not None:
             output.print_json({"path": str(out), "stream": stream, "bytes": size}, indent=True)
         return
-    folder = (out or Path()) / row["trial_name"]
-    with output.progress(f"downloading {row['trial_name']}"):
-        done = download_trial(opened, found, row, folder, overwrite=overwrite)
+    name = trial.row["trial_name"]
+    with output.progress(f"downloading {name}"):
+        done = download_trial(*trial, (out or Path()) / name, overwrite=overwrite)
     if as_json:
         output.print_json(asdict(done), indent=True)
         return
@@ -267,14 +250,14 @@ def download(
         output.note(f"{len(done.left_out)} file(s) that are no text are only named in agent-home.json")
 
 
-def _download_stream(store: Any, job: Any, row: dict[str, Any], stream: str, out: Path | None, overwrite: bool) -> int:
+def _download_stream(trial: FoundTrial, stream: str, out: Path | None, overwrite: bool) -> int:
     from traceflow.export.download import write_stream
     from traceflow.files import atomic_file
 
     if out is None or str(out) == "-":
         sys.stdout.flush()
-        return write_stream(store, job, row, stream, sys.stdout.buffer)
+        return write_stream(*trial, stream, sys.stdout.buffer)
     if out.exists() and not overwrite:
         raise TraceflowError("invalid_input", f"{out} is there already: say --overwrite to replace it", path=str(out))
     with atomic_file(out) as file:
-        return write_stream(store, job, row, stream, file)
+        return write_stream(*trial, stream, file)

@@ -19,6 +19,9 @@ from ..archive.urls import is_url, shown_url
 
 __all__ = ["is_folder_url", "join_url", "write_archive", "write_whole"]
 
+# They have no folders, and whoever asks them for one may make a bucket that was misspelt.
+_FLAT = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
+
 
 def write_archive(
     members: Iterable[NewMember], output: Path | str | BinaryIO, progress: Callable[[int], None] | None = None
@@ -74,8 +77,9 @@ def _open(url: str) -> tuple[Any, str]:
 def _at_url(url: str) -> Iterator[BinaryIO]:
     fs, path = _open(url)
     try:
-        with contextlib.suppress(NotImplementedError, FileExistsError, PermissionError):
-            fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+        if _FLAT.isdisjoint((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol):
+            with contextlib.suppress(NotImplementedError, FileExistsError, PermissionError):
+                fs.makedirs(path.rpartition("/")[0], exist_ok=True)
         with fs.transaction:
             stream = fs.open(path, "wb")
             try:
