@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import output
+from .redaction import redaction_line
 
 if TYPE_CHECKING:
-    from traceflow_parsers.source import Source
-
-    from traceflow.conversion import Conversion
+    from traceflow.pack import PackOptions
 
 
 class Target(StrEnum):
@@ -60,6 +59,7 @@ def convert(
         str | None,
         typer.Option("--at", metavar="TIME", help="With --to otlp-json: the time of sessions that state none."),
     ] = None,
+    redact: Annotated[bool, typer.Option("--redact", help="Replace secrets in what is written by markers.")] = False,
     task: Annotated[
         str | None, typer.Option("--task", help=f"{_JOB}: the task of every run. Without it: each session's own.")
     ] = None,
@@ -90,7 +90,7 @@ def convert(
     The report (what was read, what was left out, tokens, warnings) goes to stderr, or with --json -o to stdout.
     """
     from traceflow.conversion import Conversion
-    from traceflow.outputs import write_output
+    from traceflow.outputs import emit, save
     from traceflow.sources import open_any
 
     if as_json and out is None:
@@ -109,56 +109,53 @@ def convert(
         raise typer.BadParameter("--at: only with --to otlp-json")
     if to is Target.job and out is None:
         raise typer.BadParameter("--to job writes a folder; name it with -o")
+    packing = None
+    if to is Target.job:
+        prompt = None if system_prompt is None else system_prompt.read_text("utf-8-sig", "replace")
+        packing = _pack_options(task, job_name, rewards, exceptions, prompt, skip_invalid)
     sources = open_any(path, harness)
     conversion = Conversion()
-    if to is Target.job:
-        assert out is not None
-        _pack(sources, path, out, conversion, task, job_name, rewards, exceptions, system_prompt, skip_invalid)
-        _report(conversion.as_dict(), as_json)
-        return
     if out is None:
-        _print(sources, to.value, conversion, at)
+        with tempfile.TemporaryFile() as spool:  # nothing is printed of a session that fails half way
+            emit(sources, to.value, spool, conversion, root=path, redact=redact, at=at)
+            spool.seek(0)
+            sys.stdout.flush()
+            while chunk := spool.read(1 << 20):
+                sys.stdout.buffer.write(chunk)
     else:
-        with output.progress("converting", len(sources)) as advance:
-            write_output(sources, to.value, out, conversion, at=at, progress=advance)
+        with output.progress("converting" if packing is None else "packing", len(sources)) as advance:
+            save(
+                sources,
+                to.value,
+                out,
+                conversion,
+                root=path,
+                redact=redact,
+                at=at,
+                job=packing,
+                progress=advance,
+            )
     _report(conversion.as_dict(), as_json)
 
 
-def _print(sources: list[Source], to: str, conversion: Conversion, at: str | None) -> None:
-    from traceflow.outputs import write_to
-
-    with tempfile.TemporaryFile() as spool:  # nothing is printed of a session that fails half way
-        write_to(sources, to, spool, conversion, at=at)
-        spool.seek(0)
-        sys.stdout.flush()
-        while chunk := spool.read(1 << 20):
-            sys.stdout.buffer.write(chunk)
-
-
-def _pack(
-    sources: list[Source],
-    path: Path,
-    out: Path,
-    conversion: Conversion,
+def _pack_options(
     task: str | None,
     job_name: str | None,
     rewards: Path | None,
     exceptions: Path | None,
-    system_prompt: Path | None,
+    system_prompt: str | None,
     skip_invalid: bool,
-) -> None:
-    from traceflow.pack import PackOptions, pack_job, read_exceptions, read_rewards
+) -> PackOptions:
+    from traceflow.pack import PackOptions, read_exceptions, read_rewards
 
-    options = PackOptions(
+    return PackOptions(
         job_name=job_name,
         task=task,
-        system_prompt=None if system_prompt is None else system_prompt.read_text("utf-8-sig", "replace"),
+        system_prompt=system_prompt,
         rewards=None if rewards is None else (rewards, read_rewards(rewards)),
         exceptions=None if exceptions is None else (exceptions, read_exceptions(exceptions)),
         skip_invalid=skip_invalid,
     )
-    with output.progress("packing", len(sources)) as advance:
-        pack_job(sources, out, options, conversion, root=path, progress=advance)
 
 
 def _report(report: dict[str, Any], as_json: bool) -> None:
@@ -196,5 +193,9 @@ def _print_report(report: dict[str, Any]) -> None:
         )
     if losses := report.get("losses"):
         output.note("not in it: " + ", ".join(f"{name} ({count})" for name, count in losses.items()))
+    if redacted := report.get("redacted"):
+        output.note(redaction_line(redacted))
+        for entry in redacted["left_out"]:
+            output.note(f"warning[redacted_left_out]: {entry['path']}: {entry['reason']}; it is left out")
     for path in report["outputs"]:
         output.note(f"wrote {path}")

@@ -22,15 +22,15 @@ from traceflow_formats.errors import TraceflowError
 from ..export.derive import Derived
 from ..mark import MARK
 from ..store import FileRow, Manifest, Store
-from .content import Chunks, is_json_name, is_text, unpacked
+from .content import Chunks, is_json_name
 from .detector import Detector
-from .names import is_record, stated
+from .files import RECORD_LIMIT, collect, collect_stated, examine, redaction_record
+from .names import is_record
 from .rewrite import rewritten
 from .secrets import Matcher, Secrets
 
 __all__ = ["JobRedaction"]
 
-_RECORD_LIMIT = 64 << 20
 _SESSION_PARTS = ("trace-parsed.jsonl", "trajectory.json", "images/")
 
 Item = Derived | FileRow
@@ -121,42 +121,22 @@ class JobRedaction:
         if item.path.endswith("/agent-home.json"):
             self._lists.append(item)
         chunks = self._open(item)
-        if is_record(item.path) and item.size <= _RECORD_LIMIT:
-            try:
-                record = jsontext.loads(b"".join(chunks()))
-            except ValueError:
-                record = None
-            for name, value in stated(record):
-                self._secrets.state(name, value)
-        for found in self._detector.find(chunks()):
-            self._secrets.add(found)
-        for found in self._detector.find(unpacked(chunks)):
-            self._secrets.add(found)
+        if is_record(item.path) and item.size <= RECORD_LIMIT:
+            collect_stated(b"".join(chunks()), self._secrets)
+        collect(chunks, self._detector, self._secrets)
 
     # -- changing ----------------------------------------------------------------------------------------------
 
     def _change(self, item: Item, matcher: Matcher) -> None:
-        path = item.path.encode()
-        named = matcher.hits((path,))
-        if named:
-            self._changes[item.path] = _Change(dict(named), None, "its name holds a secret")
-            return
-        if isinstance(item, FileRow) and item.packed is None:
-            return
-        chunks = self._open(item)
-        text = is_text(chunks)
-        counts = matcher.hits(chunks(), wide=not text)
-        if not text:
-            counts += matcher.hits(unpacked(chunks), wide=True)
-        if not counts:
-            return
-        if not text:
-            self._changes[item.path] = _Change(dict(counts), None, "it is no text: a marker in it would break it")
-            return
-        counts = Counter()
-        content = self._write(item, rewritten(chunks(), matcher, counts, is_json=is_json_name(item.path)))
-        if counts:
-            self._changes[item.path] = _Change(dict(counts), content)
+        chunks = None if isinstance(item, FileRow) and item.packed is None else self._open(item)
+        kinds, reason = examine(item.path, chunks, matcher)
+        if reason:
+            self._changes[item.path] = _Change(kinds, None, reason)
+        elif kinds and chunks is not None:
+            counts: Counter[str] = Counter()
+            content = self._write(item, rewritten(chunks(), matcher, counts, is_json=is_json_name(item.path)))
+            if counts:
+                self._changes[item.path] = _Change(dict(counts), content)
 
     def _write(self, item: Item, chunks: Iterable[bytes]) -> Derived:
         """The new content of a file, in the folder."""
@@ -233,24 +213,9 @@ class JobRedaction:
         return out
 
     def _record(self, matcher: Matcher | None) -> dict[str, Any]:
-        files, left, totals = [], [], Counter[str]()
-        for path, change in sorted(self._changes.items(), key=lambda pair: pair[0].encode()):
-            kinds = dict(sorted(change.kinds.items()))
-            if change.content is None:
-                shown = path
-                if matcher is not None:
-                    shown = b"".join(rewritten((path.encode(),), matcher, Counter(), is_json=False)).decode()
-                left.append({"path": shown, "reason": change.reason, "kinds": kinds})
-            elif kinds:
-                totals.update(kinds)
-                files.append({"path": path, "sha256": change.content.sha256, "kinds": kinds})
-        return {
-            "detector": self._detector.name,
-            "secrets": self._secrets.counts,
-            "replaced": dict(sorted(totals.items())),
-            "files": files,
-            "left_out": left,
-        }
+        files = [(path, c.content.sha256, c.kinds) for path, c in self._changes.items() if c.content is not None]
+        left = [(path, c.reason, c.kinds) for path, c in self._changes.items() if c.content is None]
+        return redaction_record(self._detector, self._secrets, matcher, files, left)
 
 
 def _path_bytes(item: Item) -> bytes:
