@@ -95,6 +95,26 @@ class Store(_Store):
             self, self.job(job) if isinstance(job, str) else job, target, original=original, redact=redact
         )
 
+    def convert_trials(
+        self,
+        out: str | Path,
+        *,
+        to: str = "chat",
+        trials: Sequence[str] = (),
+        jobs: Sequence[str] | None = None,
+        where: str | None = None,
+        redact: bool = False,
+        at: str | None = None,
+    ) -> dict[str, Any]:
+        """Write trials into a file, `chat` or `otlp-json`, and return the report; see `traceflow trial convert`."""
+        from .conversion import Conversion
+        from .export.documents import choose_trials, write_trials
+
+        found = choose_trials(self, trials, [self.job(job) for job in jobs] if jobs is not None else None, where)
+        conversion = Conversion()
+        write_trials(self, found, to, Path(out), conversion, redact=redact, at=at)
+        return conversion.as_dict()
+
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
         """The answer to one question over the views: `.df()`, `.arrow()`, `.pl()`, `.fetchall()`."""
         from .query import sql

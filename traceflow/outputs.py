@@ -16,7 +16,7 @@ from .files import atomic_file
 if TYPE_CHECKING:
     from .pack import PackOptions
 
-__all__ = ["TARGETS", "emit", "is_file_name", "save", "write_output", "write_to"]
+__all__ = ["TARGETS", "emit", "given_time", "is_file_name", "save", "write_output", "write_to"]
 
 TARGETS = ("atif", "trace", "job", "chat", "otlp-json")
 _SEVERAL = ("chat", "otlp-json")  # one document of these holds any number of sessions
@@ -90,7 +90,7 @@ def write_to(
     if to in _SEVERAL:
         from .interchange import write_stream
 
-        time = _time(at)
+        time = given_time(at)
         write_stream(sources, to, out, conversion, at=time, images=images, lines=lines, progress=progress)
         return
     if len(sources) > 1:
@@ -121,12 +121,13 @@ def write_output(
     elif to in _SEVERAL:
         from .interchange import write_folder
 
-        write_folder(sources, to, out, conversion, at=_time(at), progress=progress)
+        write_folder(sources, to, out, conversion, at=given_time(at), progress=progress)
     else:
         convert_all(sources, to, out, conversion, progress)
 
 
-def _time(at: str | None) -> str | None:
+def given_time(at: str | None) -> str | None:
+    """The time that a user gives for sessions that state none. Raises invalid_input for text that is no time."""
     if at is None:
         return None
     try:

@@ -9,7 +9,7 @@ our own (`traceflow.*`) hold what the conventions have no name for and a reader 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
 from .atif.document import Built, Trajectory
@@ -51,19 +51,27 @@ def first_time(built: Built, at: str | None = None) -> int:
 
 
 def write_resource_spans(
-    built: Built, out: BinaryIO, losses: Losses, begins: int, *, number: int = 0, line: bytes = b"\n"
+    built: Built,
+    out: BinaryIO,
+    losses: Losses,
+    begins: int,
+    *,
+    number: int = 0,
+    line: bytes = b"\n",
+    trial: Mapping[str, Any] | None = None,
 ) -> int:
     """Write one entry of `resourceSpans`, the session and its subagents, and return how many spans it has.
 
     The document must have been built with `times`; `begins` is what `first_time` says of it. `number` tells sessions
-    of one id apart. `line` stands between spans, so that each has its line.
+    of one id apart. `line` stands between spans, so that each has its line. `trial` is what is known of its trial.
     """
     trajectories = built.trajectories()
     root = next(trajectories)
     trace_id = made_id(16, root.facts.get("session_id"), root.id, number)
     agent = root.facts["agent"]
     version = agent["version"] if agent["version"] != "unknown" else None
-    resource = {"attributes": attributes([("service.name", agent["name"]), ("service.version", version)])}
+    known = [(f"traceflow.trial.{name}", value) for name, value in (trial or {}).items()]
+    resource = {"attributes": attributes([("service.name", agent["name"]), ("service.version", version), *known])}
     out.write(b'{"resource":' + dumped(resource) + b',"scopeSpans":[{"scope":{"name":"traceflow"},"spans":[')
     spawned: dict[str, tuple[str, int]] = {}
     count = 0

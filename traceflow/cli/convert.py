@@ -6,12 +6,12 @@ import sys
 import tempfile
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from . import output
-from .redaction import redaction_line
+from .conversion_report import print_report
 
 if TYPE_CHECKING:
     from traceflow.pack import PackOptions
@@ -135,7 +135,7 @@ def convert(
                 job=packing,
                 progress=advance,
             )
-    _report(conversion.as_dict(), as_json)
+    print_report(conversion.as_dict(), as_json)
 
 
 def _pack_options(
@@ -156,46 +156,3 @@ def _pack_options(
         exceptions=None if exceptions is None else (exceptions, read_exceptions(exceptions)),
         skip_invalid=skip_invalid,
     )
-
-
-def _report(report: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        output.print_json(report, indent=True)
-    else:
-        _print_report(report)
-
-
-def _print_report(report: dict[str, Any]) -> None:
-    tokens, lines = report["tokens"], report["lines"]
-    version = f" {report['version']}" if report["version"] else ""
-    output.note(
-        f"{report['harness']}{version} {report['source']}: {report['sessions']} session(s), {report['steps']} steps, "
-        f"{report['model_calls']} model calls, {report['tool_calls']} tool calls"
-    )
-    known = {name: value for name, value in tokens.items() if value is not None}
-    if known:
-        cost = "" if report["cost_usd"] is None else f", cost ${report['cost_usd']:.6g}"
-        output.note("tokens: " + ", ".join(f"{value} {name}" for name, value in known.items()) + cost)
-    output.note(
-        f"lines: {lines['read']} read = {lines['parsed']} parsed + {lines['unknown']} unknown"
-        f" + {lines['malformed']} malformed + {lines['duplicate']} duplicate"
-    )
-    if report["unknown_types"]:
-        output.note("unknown types: " + ", ".join(f"{name} ({n})" for name, n in report["unknown_types"].items()))
-    for warning in report["warnings"]:
-        place = "".join(
-            f" {word} {warning[key]}"
-            for key, word in (("path", "in"), ("line", "line"), ("byte", "byte"))
-            if key in warning
-        )
-        output.note(
-            f"warning[{warning['code']}]: {warning['message']} ({warning['count']}x{',' if place else ''}{place})"
-        )
-    if losses := report.get("losses"):
-        output.note("not in it: " + ", ".join(f"{name} ({count})" for name, count in losses.items()))
-    if redacted := report.get("redacted"):
-        output.note(redaction_line(redacted))
-        for entry in redacted["left_out"]:
-            output.note(f"warning[redacted_left_out]: {entry['path']}: {entry['reason']}; it is left out")
-    for path in report["outputs"]:
-        output.note(f"wrote {path}")

@@ -12,12 +12,14 @@ from traceflow_formats.trace import TraceLine, text_of
 
 from . import output
 from .options import AsJson, JobOption, Limit, StoreOption, open_store
+from .trialconvert import convert
 from .trialfiles import download, files, logs
 
 app = typer.Typer(help="List and show trials, and read their traces.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(files, name="files")
 app.command()(logs)
 app.command()(download)
+app.command()(convert)
 
 TrialArgument = Annotated[str, typer.Argument(help="The trial: its name, its id, or the first 8 characters of it.")]
 OneJob = Annotated[str | None, typer.Option("--job", "-j", help="The job it belongs to, where the name is not enough.")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,29 +12,31 @@ from ..archive import file_chunks
 from .content import is_json_name
 from .detector import Detector
 from .files import RECORD_LIMIT, collect, collect_stated, examine, redaction_record
+from .names import RECORDS
 from .rewrite import rewritten
 from .secrets import Secrets
 
 __all__ = ["records_near", "redact_folder"]
 
-_RECORDS = ("config.json", "lock.json", "result.json")
 _ABOVE = 8  # folders above a session in which a trial's records are looked for
 
 
-def records_near(path: Path) -> list[Path]:
+def records_near(path: Path) -> Iterator[bytes]:
     """Harbor's records of the job or trial that a path is, or lies in: they state secrets of its sessions."""
     path = path.absolute()
     folders = [folder for folder in (path, *path.parents[:_ABOVE]) if _holds_records(folder)]
     if path.is_dir():
         folders += [folder for folder in sorted(path.iterdir()) if _holds_records(folder)]
-    return [folder / name for folder in folders for name in _RECORDS if (folder / name).is_file()]
+    for record in (folder / name for folder in folders for name in RECORDS):
+        if record.is_file() and record.stat().st_size <= RECORD_LIMIT:
+            yield record.read_bytes()
 
 
 def _holds_records(folder: Path) -> bool:
     return (folder / "config.json").is_file() and (folder / "result.json").is_file()
 
 
-def redact_folder(folder: Path, records: list[Path]) -> dict[str, Any]:
+def redact_folder(folder: Path, records: Iterable[bytes]) -> dict[str, Any]:
     """Replace secrets in the files of a folder, remove what cannot be rewritten, and return the record of it.
 
     `records` state secrets, besides those that are found by their form. Raises missing_extra.
@@ -41,8 +44,7 @@ def redact_folder(folder: Path, records: list[Path]) -> dict[str, Any]:
     detector, secrets = Detector(), Secrets()
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     for record in records:
-        if record.stat().st_size <= RECORD_LIMIT:
-            collect_stated(record.read_bytes(), secrets)
+        collect_stated(record, secrets)
     for path in paths:
         collect(file_chunks(path), detector, secrets)
     matcher = secrets.matcher()
