@@ -204,9 +204,7 @@ def test_it_imports_elsewhere_and_beside_the_original_never_as_it(work: Path, tm
         assert "[REDACTED:github-pat:1]" in shown.out
     ran = traceflow("export", report["job_id"], "-o", tmp_path / "back.tar.gz", store=work / "store")
     assert ran.code == 0, ran.err
-    again = json.loads(members(tmp_path / "back.tar.gz")["leaky/traceflow.json"][1])
-    first = json.loads(members(work / "out.tar.gz")["leaky/traceflow.json"][1])
-    assert again["redacted"] == first["redacted"]
+    assert (tmp_path / "back.tar.gz").read_bytes() == (work / "out.tar.gz").read_bytes()
     assert traceflow("import", tmp_path / "back.tar.gz", store=work / "store").code == 1  # it is there
 
 

@@ -178,10 +178,13 @@ class JobRedaction:
         try:
             value = jsontext.loads(b"".join(chunks()))
             rows = [self._listed(base, row) for row in value["files"]]
+            if isinstance(item, Derived):
+                rows += self._kept_parts(base)
         except (ValueError, KeyError, TypeError, AttributeError):
             return  # somebody else's file of that name
         if rows != value["files"]:
-            content = self._write(item, (jsontext.pretty({**value, "files": [row for row in rows if row]}),))
+            listed = sorted((row for row in rows if row), key=lambda row: str(row["path"]).encode())
+            content = self._write(item, (jsontext.pretty({**value, "files": listed}),))
             self._changes[item.path] = _Change(change.kinds if change is not None else {}, content)
 
     def _listed(self, base: str, row: dict[str, Any]) -> dict[str, Any] | None:
@@ -193,15 +196,34 @@ class JobRedaction:
             return None
         return {**row, "size": change.content.size, "sha256": change.content.sha256}
 
-    def _derived_list(self, listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """What an import will take for derived. Where a session was left out, its trace and trajectory are not among
-        it: they are all that is left of the session."""
-        bases = [
+    def _kept_parts(self, base: str) -> list[dict[str, Any]]:
+        """Rows for the trace and trajectory of an agent whose session was left out: an import takes them for
+        originals, and lists those."""
+        parts = tuple(f"{base}/{part}" for part in _SESSION_PARTS)
+        if not parts[0].startswith(self._parts_of_left_out()):
+            return []
+        found = []
+        for path, item in self._derived.items():
+            change = self._changes.get(path)
+            made = item if change is None else change.content
+            if path.startswith(parts) and made is not None:
+                row = {"path": path.removeprefix(f"{base}/"), "size": made.size, "sha256": made.sha256}
+                found.append({**row, "mode": "0644"})
+        return found
+
+    def _parts_of_left_out(self) -> tuple[str, ...]:
+        """The trace and trajectory of every agent of which a file was left out, as beginnings of paths."""
+        bases = {
             path[: path.rindex("/agent/") + 7]
             for path, change in self._changes.items()
             if change.content is None and "/agent/" in path
-        ]
-        parts = tuple(f"{base}{part}" for base in bases for part in _SESSION_PARTS)
+        }
+        return tuple(f"{base}{part}" for base in sorted(bases) for part in _SESSION_PARTS)
+
+    def _derived_list(self, listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """What an import will take for derived. Where a session was left out, its trace and trajectory are not among
+        it: they are all that is left of the session."""
+        parts = self._parts_of_left_out()
         out = []
         for entry in listed:
             change = self._changes.get(entry["path"])
