@@ -109,7 +109,9 @@ class _Agent:
         self._parent = parent
         self._losses = losses
         self._spawned = spawned  # subagent -> the span of the call that spawned it, and when that began
-        self._id = made_id(8, trace_id, trajectory.id)
+        # a subagent may have the id of its parent, and then is told apart by having one
+        self._place = (trajectory.id, trajectory.parent) if trajectory.id == trajectory.parent else (trajectory.id,)
+        self._id = made_id(8, trace_id, *self._place)
         self._now = next(_times(trajectory), start)  # the last time that is known
         self._start = self._end = self._now
         self._inputs: list[dict[str, Any]] = []  # what the next model call is given on top of what it knows
@@ -197,7 +199,7 @@ class _Agent:
         output = _output(step, reason)
         metrics = step.get("metrics") or {}
         span = self._span(
-            made_id(8, self._trace_id, self._trajectory.id, step["step_id"]),
+            made_id(8, self._trace_id, *self._place, step["step_id"]),
             self._id,
             f"chat {model}" if model else "chat",
             _CLIENT,
@@ -245,7 +247,7 @@ class _Agent:
         self, step: dict[str, Any], number: int, call: dict[str, Any], result: dict[str, Any] | None, begins: int
     ) -> dict[str, Any]:
         more = (result or {}).get("extra") or {}
-        span_id = made_id(8, self._trace_id, self._trajectory.id, step["step_id"], number)
+        span_id = made_id(8, self._trace_id, *self._place, step["step_id"], number)
         ends = self._returned(more, begins) if result is not None else begins
         self._losses.add("call_without_result", result is None)
         self._cover(begins, ends)
