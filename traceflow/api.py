@@ -95,6 +95,26 @@ class Store(_Store):
             self, self.job(job) if isinstance(job, str) else job, target, original=original, redact=redact
         )
 
+    def convert_trials(
+        self,
+        out: str | Path,
+        *,
+        to: str = "chat",
+        trials: Sequence[str] = (),
+        jobs: Sequence[str] | None = None,
+        where: str | None = None,
+        redact: bool = False,
+        at: str | None = None,
+    ) -> dict[str, Any]:
+        """Write trials into a file, `chat` or `otlp-json`, and return the report; see `traceflow trial convert`."""
+        from .conversion import Conversion
+        from .export.documents import choose_trials, write_trials
+
+        found = choose_trials(self, trials, [self.job(job) for job in jobs] if jobs is not None else None, where)
+        conversion = Conversion()
+        write_trials(self, found, to, Path(out), conversion, redact=redact, at=at)
+        return conversion.as_dict()
+
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
         """The answer to one question over the views: `.df()`, `.arrow()`, `.pl()`, `.fetchall()`."""
         from .query import sql
@@ -139,36 +159,41 @@ def parse(path: str | Path, harness: str | None = None) -> Parse:
 
 
 def convert(
-    path: str | Path, to: str = "atif", harness: str | None = None, *, out: str | Path | None = None, **options: Any
+    path: str | Path,
+    to: str = "atif",
+    harness: str | None = None,
+    *,
+    out: str | Path | None = None,
+    redact: bool = False,
+    **options: Any,
 ) -> Any:
     """Sessions as a value, or with `out` as files.
 
     One session is the trajectory (a dict) for `atif` and the events as dicts (a list) for `trace`; all sessions are
     records (a list of dicts) for `chat` and one document (a dict) for `otlp-json`. With `out` a file or folder is
     written, as by `traceflow convert -o`, and the report is returned (a dict); so it is for `job`, which needs it.
-    `options` are `at` for `otlp-json`, and those of `traceflow.pack.PackOptions` for `job`. For what is too large to
-    hold give `out`.
+    With `redact` markers stand where secrets stood. `options` are `at` for `otlp-json`, and those of
+    `traceflow.pack.PackOptions` for `job`. For what is too large to hold give `out`.
     """
     from .conversion import Conversion
-    from .outputs import TARGETS, write_output, write_to
+    from .outputs import TARGETS, emit, save
     from .sources import open_any
 
     if to not in TARGETS or (to == "job" and out is None):
         said = "job only with out=FOLDER" if to == "job" else f"not {to!r}"
         raise TraceflowError("invalid_input", f"convert makes {', '.join(TARGETS)}; {said}")
-    sources = open_any(Path(path), harness)
+    root = Path(path)
+    sources = open_any(root, harness)
     conversion = Conversion()
     if to == "job":
-        from .pack import PackOptions, pack_job
+        from .pack import PackOptions
 
-        assert out is not None
-        pack_job(sources, Path(out), PackOptions(**options), conversion, root=Path(path))
-        return conversion.as_dict()
+        options = {"job": PackOptions(**options)}
     if out is not None:
-        write_output(sources, to, Path(out), conversion, **options)
+        save(sources, to, Path(out), conversion, root=root, redact=redact, **options)
         return conversion.as_dict()
     spool = io.BytesIO()
-    write_to(sources, to, spool, conversion, **options)
+    emit(sources, to, spool, conversion, root=root, redact=redact, **options)
     if to in ("trace", "chat"):
         return [jsontext.loads(line) for line in spool.getvalue().splitlines()]
     return jsontext.loads(spool.getvalue())

@@ -45,6 +45,7 @@ class Conversion:
     warnings: list[dict[str, Any]] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     losses: Losses | None = None  # what the format cannot hold; None where the format holds everything
+    redacted: dict[str, Any] | None = None  # what a redaction replaced
 
     def warn(self, code: str, message: str, path: str | None = None) -> None:
         """A warning about a source as a whole."""
@@ -80,7 +81,7 @@ class Conversion:
             self.cost_usd = (self.cost_usd or 0.0) + summary.cost_usd
 
     def as_dict(self) -> dict[str, Any]:
-        return {
+        said = {
             "harness": ", ".join(self.harnesses),
             "version": ", ".join(self.versions) or None,
             "source": self.source,
@@ -96,7 +97,12 @@ class Conversion:
             "incomplete": self.incomplete,
             "warnings": self.warnings,
             "outputs": self.outputs,
-        } | ({"losses": self.losses.as_dict()} if self.losses is not None else {})
+        }
+        if self.losses is not None:
+            said["losses"] = self.losses.as_dict()
+        if self.redacted is not None:
+            said["redacted"] = self.redacted
+        return said
 
 
 def _sum(have: int | None, more: int | None) -> int | None:

@@ -7,9 +7,9 @@ that is counted among what was lost, like everything else that the format cannot
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from traceflow_formats.atif import Built
 from traceflow_formats.chat import write_chat
@@ -21,7 +21,7 @@ from traceflow_parsers.source import Source
 from .conversion import Conversion, build, each_source, folder_name, refuse_empty
 from .files import atomic_file
 
-__all__ = ["DOCUMENTS", "write_folder", "write_stream"]
+__all__ = ["DOCUMENTS", "Document", "write_folder", "write_images", "write_stream"]
 
 DOCUMENTS = {"chat": "chat.jsonl", "otlp-json": "otlp.json"}  # what can be written, and its name in a folder
 
@@ -46,7 +46,7 @@ def write_stream(
     sessions that state none. Raises empty_trace, and invalid_trajectory for OTLP without times, where no session
     can be written; among others such a one is a warning.
     """
-    document = _Document(to, out, conversion, at, lines)
+    document = Document(to, out, conversion, at=at, lines=lines)
 
     def convert(source: Source) -> None:
         found: dict[str, bytes] = {}
@@ -55,7 +55,7 @@ def write_stream(
             refuse_empty(source, parse.report, empty=built.is_empty)
             document.write(built, parse.report)
         if images is not None:
-            _write_images(images, found)
+            write_images(images, found)
 
     each_source(sources, conversion, convert, progress)
     document.end()
@@ -80,25 +80,27 @@ def write_folder(
             refuse_empty(source, parse.report, empty=built.is_empty)
             target = folder / folder_name(source, parse.report, taken) / DOCUMENTS[to]
             with atomic_file(target) as out:
-                document = _Document(to, out, conversion, at, lines=False)
+                document = Document(to, out, conversion, at=at)
                 document.write(built, parse.report)
                 document.end()
-                _write_images(target.parent, images)
+                write_images(target.parent, images)
         conversion.outputs.append(str(target))
 
     each_source(sources, conversion, convert, progress)
 
 
-def _write_images(folder: Path, images: dict[str, bytes]) -> None:
+def write_images(folder: Path, images: dict[str, bytes]) -> None:
     for name, data in sorted(images.items()):
         with atomic_file(folder / name) as out:
             out.write(data)
 
 
-class _Document:
+class Document:
     """A document that grows by sessions: nothing is written of one that is refused."""
 
-    def __init__(self, to: str, out: BinaryIO, conversion: Conversion, at: str | None, lines: bool) -> None:
+    def __init__(
+        self, to: str, out: BinaryIO, conversion: Conversion, *, at: str | None = None, lines: bool = False
+    ) -> None:
         self._otlp = to == "otlp-json"
         self._out = out
         self._conversion = conversion
@@ -109,21 +111,23 @@ class _Document:
             conversion.losses = Losses()
         self._losses = conversion.losses
 
-    def write(self, built: Built, report: Report) -> None:
+    def write(self, built: Built, report: Report, trial: Mapping[str, Any] | None = None) -> None:
+        """Write a session; `trial` is what is known of its trial."""
         if self._otlp:
-            self._write_spans(built)
+            self._write_spans(built, trial)
         else:
-            write_chat(built, self._out, self._losses, source=report.source, harness=report.harness)
+            write_chat(built, self._out, self._losses, source=report.source, harness=report.harness, trial=trial)
         self._losses.add("image", built.images_in_words)
         self._conversion.add(report, built.summary)
 
-    def _write_spans(self, built: Built) -> None:
+    def _write_spans(self, built: Built, trial: Mapping[str, Any] | None) -> None:
         begins = first_time(built, self._at)
         self._out.write(b'{"resourceSpans":[' if self._lines or not self._sessions else b",\n")
         root = next(built.trajectories())
         session = (root.facts.get("session_id"), root.id)
         line = b"" if self._lines else b"\n"
-        write_resource_spans(built, self._out, self._losses, begins, number=self._sessions[session], line=line)
+        number = self._sessions[session]
+        write_resource_spans(built, self._out, self._losses, begins, number=number, line=line, trial=trial)
         self._sessions[session] += 1
         if self._lines:
             self._out.write(b"]}\n")

@@ -1,10 +1,10 @@
-"""Where a conversion goes: a stream, one file, or a folder with a place for each session."""
+"""Where a conversion goes: a stream, one file, or a folder with a place for each session; redacted or as it is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from traceflow_formats.errors import TraceflowError
 from traceflow_formats.times import normal_time
@@ -13,7 +13,10 @@ from traceflow_parsers.source import Source
 from .conversion import Conversion, convert_all, convert_one
 from .files import atomic_file
 
-__all__ = ["TARGETS", "is_file_name", "write_output", "write_to"]
+if TYPE_CHECKING:
+    from .pack import PackOptions
+
+__all__ = ["TARGETS", "emit", "given_time", "is_file_name", "save", "write_output", "write_to"]
 
 TARGETS = ("atif", "trace", "job", "chat", "otlp-json")
 _SEVERAL = ("chat", "otlp-json")  # one document of these holds any number of sessions
@@ -22,6 +25,54 @@ _SEVERAL = ("chat", "otlp-json")  # one document of these holds any number of se
 def is_file_name(out: Path) -> bool:
     """Whether an output is one file; anything else is a folder."""
     return out.suffix in (".json", ".jsonl")
+
+
+def emit(
+    sources: list[Source],
+    to: str,
+    out: BinaryIO,
+    conversion: Conversion,
+    *,
+    root: Path,
+    redact: bool = False,
+    at: str | None = None,
+) -> None:
+    """Write one document to a stream. `root` is the path that the sources were found at."""
+    if redact:
+        from .redact.conversion import print_redacted
+
+        print_redacted(sources, to, out, conversion, root=root, at=at)
+    else:
+        write_to(sources, to, out, conversion, at=at)
+
+
+def save(
+    sources: list[Source],
+    to: str,
+    out: Path,
+    conversion: Conversion,
+    *,
+    root: Path,
+    redact: bool = False,
+    at: str | None = None,
+    job: PackOptions | None = None,
+    progress: Callable[[int, str], None] = lambda amount, word: None,
+) -> None:
+    """Write a file, a folder, or with `job` a new job folder. `root` is the path that the sources were found at."""
+    if job is not None and redact:
+        from .redact.conversion import pack_redacted
+
+        pack_redacted(sources, out, job, conversion, root=root, progress=progress)
+    elif job is not None:
+        from .pack import pack_job
+
+        pack_job(sources, out, job, conversion, root=root, progress=progress)
+    elif redact:
+        from .redact.conversion import write_redacted
+
+        write_redacted(sources, to, out, conversion, root=root, at=at, progress=progress)
+    else:
+        write_output(sources, to, out, conversion, at=at, progress=progress)
 
 
 def write_to(
@@ -39,7 +90,7 @@ def write_to(
     if to in _SEVERAL:
         from .interchange import write_stream
 
-        time = _time(at)
+        time = given_time(at)
         write_stream(sources, to, out, conversion, at=time, images=images, lines=lines, progress=progress)
         return
     if len(sources) > 1:
@@ -70,12 +121,13 @@ def write_output(
     elif to in _SEVERAL:
         from .interchange import write_folder
 
-        write_folder(sources, to, out, conversion, at=_time(at), progress=progress)
+        write_folder(sources, to, out, conversion, at=given_time(at), progress=progress)
     else:
         convert_all(sources, to, out, conversion, progress)
 
 
-def _time(at: str | None) -> str | None:
+def given_time(at: str | None) -> str | None:
+    """The time that a user gives for sessions that state none. Raises invalid_input for text that is no time."""
     if at is None:
         return None
     try:

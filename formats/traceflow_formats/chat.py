@@ -7,7 +7,7 @@ which is no work of this one, is left out. Messages go out step by step, so that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
 from .atif.document import Built, Trajectory
@@ -20,11 +20,19 @@ _TOTALS = {"prompt": "total_prompt_tokens", "completion": "total_completion_toke
 _SPOKEN = frozenset({"kind", "context_management", "compaction"})  # said in another way
 
 
-def write_chat(built: Built, out: BinaryIO, losses: Losses, *, source: str = "", harness: str = "") -> int:
+def write_chat(
+    built: Built,
+    out: BinaryIO,
+    losses: Losses,
+    *,
+    source: str = "",
+    harness: str = "",
+    trial: Mapping[str, Any] | None = None,
+) -> int:
     """Write the trajectories of a document as lines, the root first, and return how many.
 
-    `source` and `harness` are what the document was read from. A trajectory without a message is no line; it is
-    counted as `trajectory_without_message`.
+    `source` and `harness` are what the document was read from, `trial` what is known of its trial. A trajectory without
+    a message is no line; it is counted as `trajectory_without_message`.
     """
     lines = 0
     for trajectory in built.trajectories():
@@ -40,7 +48,7 @@ def write_chat(built: Built, out: BinaryIO, losses: Losses, *, source: str = "",
         rest: dict[str, Any] = {}
         if tools := _tools(trajectory, losses):
             rest["tools"] = tools
-        rest["metadata"] = _metadata(trajectory, source, harness)
+        rest["metadata"] = _metadata(trajectory, source, harness) | ({"trial": dict(trial)} if trial else {})
         out.write(b"," + dumped(rest)[1:] + b"\n")
         lines += 1
     return lines

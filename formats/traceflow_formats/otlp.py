@@ -9,7 +9,7 @@ our own (`traceflow.*`) hold what the conventions have no name for and a reader 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
 from .atif.document import Built, Trajectory
@@ -51,19 +51,27 @@ def first_time(built: Built, at: str | None = None) -> int:
 
 
 def write_resource_spans(
-    built: Built, out: BinaryIO, losses: Losses, begins: int, *, number: int = 0, line: bytes = b"\n"
+    built: Built,
+    out: BinaryIO,
+    losses: Losses,
+    begins: int,
+    *,
+    number: int = 0,
+    line: bytes = b"\n",
+    trial: Mapping[str, Any] | None = None,
 ) -> int:
     """Write one entry of `resourceSpans`, the session and its subagents, and return how many spans it has.
 
     The document must have been built with `times`; `begins` is what `first_time` says of it. `number` tells sessions
-    of one id apart. `line` stands between spans, so that each has its line.
+    of one id apart. `line` stands between spans, so that each has its line. `trial` is what is known of its trial.
     """
     trajectories = built.trajectories()
     root = next(trajectories)
     trace_id = made_id(16, root.facts.get("session_id"), root.id, number)
     agent = root.facts["agent"]
     version = agent["version"] if agent["version"] != "unknown" else None
-    resource = {"attributes": attributes([("service.name", agent["name"]), ("service.version", version)])}
+    known = [(f"traceflow.trial.{name}", value) for name, value in (trial or {}).items()]
+    resource = {"attributes": attributes([("service.name", agent["name"]), ("service.version", version), *known])}
     out.write(b'{"resource":' + dumped(resource) + b',"scopeSpans":[{"scope":{"name":"traceflow"},"spans":[')
     spawned: dict[str, tuple[str, int]] = {}
     count = 0
@@ -101,7 +109,9 @@ class _Agent:
         self._parent = parent
         self._losses = losses
         self._spawned = spawned  # subagent -> the span of the call that spawned it, and when that began
-        self._id = made_id(8, trace_id, trajectory.id)
+        # a subagent may have the id of its parent, and then is told apart by having one
+        self._place = (trajectory.id, trajectory.parent) if trajectory.id == trajectory.parent else (trajectory.id,)
+        self._id = made_id(8, trace_id, *self._place)
         self._now = next(_times(trajectory), start)  # the last time that is known
         self._start = self._end = self._now
         self._inputs: list[dict[str, Any]] = []  # what the next model call is given on top of what it knows
@@ -189,7 +199,7 @@ class _Agent:
         output = _output(step, reason)
         metrics = step.get("metrics") or {}
         span = self._span(
-            made_id(8, self._trace_id, self._trajectory.id, step["step_id"]),
+            made_id(8, self._trace_id, *self._place, step["step_id"]),
             self._id,
             f"chat {model}" if model else "chat",
             _CLIENT,
@@ -237,7 +247,7 @@ class _Agent:
         self, step: dict[str, Any], number: int, call: dict[str, Any], result: dict[str, Any] | None, begins: int
     ) -> dict[str, Any]:
         more = (result or {}).get("extra") or {}
-        span_id = made_id(8, self._trace_id, self._trajectory.id, step["step_id"], number)
+        span_id = made_id(8, self._trace_id, *self._place, step["step_id"], number)
         ends = self._returned(more, begins) if result is not None else begins
         self._losses.add("call_without_result", result is None)
         self._cover(begins, ends)

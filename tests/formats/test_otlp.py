@@ -169,6 +169,20 @@ def test_a_subagent_is_below_the_call_that_spawned_it() -> None:
     assert task.start <= child.start <= child.end <= task.end
 
 
+def test_a_subagent_with_the_id_of_its_parent_has_spans_of_its_own() -> None:
+    spans, _ = spans_of(
+        [
+            prompt("x", session="s1", time=at(0)),
+            call("t1", "m1", name="Task", time=at(1)),
+            says("found", "k1", agent="s1", parent="t1", time=at(2)),
+            result("t1", "found", time=at(3)),
+        ]
+    )
+    agents = [span for span in spans if span.name.startswith("invoke_agent")]
+    assert [span.said["gen_ai.agent.id"] for span in agents] == ["s1", "s1"]
+    assert agents[1].parent == next(span.id for span in spans if span.name == "execute_tool Task")
+
+
 def test_errors_are_events_and_a_fatal_one_is_the_agents_status() -> None:
     spans, _ = spans_of(
         [

@@ -6,16 +6,15 @@ import sys
 import tempfile
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from . import output
+from .conversion_report import print_report
 
 if TYPE_CHECKING:
-    from traceflow_parsers.source import Source
-
-    from traceflow.conversion import Conversion
+    from traceflow.pack import PackOptions
 
 
 class Target(StrEnum):
@@ -62,6 +61,7 @@ def convert(
         str | None,
         typer.Option("--at", metavar="TIME", help="With --to otlp-json: the time of sessions that state none."),
     ] = None,
+    redact: Annotated[bool, typer.Option("--redact", help="Replace secrets in what is written by markers.")] = False,
     task: Annotated[
         str | None, typer.Option("--task", help=f"{_JOB}: the task of every run. Without it: each session's own.")
     ] = None,
@@ -100,7 +100,7 @@ def convert(
     The report (what was read, what was left out, tokens, warnings) goes to stderr, or with --json -o to stdout.
     """
     from traceflow.conversion import Conversion
-    from traceflow.outputs import write_output
+    from traceflow.outputs import emit, save
     from traceflow.sources import open_any
 
     if as_json and out is None:
@@ -119,92 +119,50 @@ def convert(
         raise typer.BadParameter("--at: only with --to otlp-json")
     if to is Target.job and out is None:
         raise typer.BadParameter("--to job writes a folder; name it with -o")
+    packing = None
+    if to is Target.job:
+        prompt = None if system_prompt is None else system_prompt.read_text("utf-8-sig", "replace")
+        packing = _pack_options(task, job_name, rewards, exceptions, prompt, skip_invalid)
     sources = open_any(path, harness)
     conversion = Conversion()
-    if to is Target.job:
-        assert out is not None
-        _pack(sources, path, out, conversion, task, job_name, rewards, exceptions, system_prompt, skip_invalid)
-        _report(conversion.as_dict(), as_json)
-        return
     if out is None:
-        _print(sources, to.value, conversion, at)
+        with tempfile.TemporaryFile() as spool:  # nothing is printed of a session that fails half way
+            emit(sources, to.value, spool, conversion, root=path, redact=redact, at=at)
+            spool.seek(0)
+            sys.stdout.flush()
+            while chunk := spool.read(1 << 20):
+                sys.stdout.buffer.write(chunk)
     else:
-        with output.progress("converting", len(sources)) as advance:
-            write_output(sources, to.value, out, conversion, at=at, progress=advance)
-    _report(conversion.as_dict(), as_json)
+        with output.progress("converting" if packing is None else "packing", len(sources)) as advance:
+            save(
+                sources,
+                to.value,
+                out,
+                conversion,
+                root=path,
+                redact=redact,
+                at=at,
+                job=packing,
+                progress=advance,
+            )
+    print_report(conversion.as_dict(), as_json)
 
 
-def _print(sources: list[Source], to: str, conversion: Conversion, at: str | None) -> None:
-    from traceflow.outputs import write_to
-
-    with tempfile.TemporaryFile() as spool:  # nothing is printed of a session that fails half way
-        write_to(sources, to, spool, conversion, at=at)
-        spool.seek(0)
-        sys.stdout.flush()
-        while chunk := spool.read(1 << 20):
-            sys.stdout.buffer.write(chunk)
-
-
-def _pack(
-    sources: list[Source],
-    path: Path,
-    out: Path,
-    conversion: Conversion,
+def _pack_options(
     task: str | None,
     job_name: str | None,
     rewards: Path | None,
     exceptions: Path | None,
-    system_prompt: Path | None,
+    system_prompt: str | None,
     skip_invalid: bool,
-) -> None:
-    from traceflow.pack import PackOptions, pack_job, read_exceptions, read_rewards
+) -> PackOptions:
+    from traceflow.pack import PackOptions, read_exceptions, read_rewards
 
-    options = PackOptions(
+    return PackOptions(
         job_name=job_name,
         task=task,
-        system_prompt=None if system_prompt is None else system_prompt.read_text("utf-8-sig", "replace"),
+        system_prompt=system_prompt,
         rewards=None if rewards is None else (rewards, read_rewards(rewards)),
         exceptions=None if exceptions is None else (exceptions, read_exceptions(exceptions)),
         skip_invalid=skip_invalid,
     )
-    with output.progress("packing", len(sources)) as advance:
-        pack_job(sources, out, options, conversion, root=path, progress=advance)
-
-
-def _report(report: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        output.print_json(report, indent=True)
-    else:
-        _print_report(report)
-
-
-def _print_report(report: dict[str, Any]) -> None:
-    tokens, lines = report["tokens"], report["lines"]
-    version = f" {report['version']}" if report["version"] else ""
-    counts = f"{report['sessions']} session(s)"
-    if report["steps"]:  # a trace has none: they are counted where a trajectory is made
-        counts += f", {report['steps']} steps, {report['model_calls']} model calls, {report['tool_calls']} tool calls"
-    output.note(f"{report['harness']}{version} {report['source']}: {counts}")
-    known = {name: value for name, value in tokens.items() if value is not None}
-    if known:
-        cost = "" if report["cost_usd"] is None else f", cost ${report['cost_usd']:.6g}"
-        output.note("tokens: " + ", ".join(f"{value} {name}" for name, value in known.items()) + cost)
-    output.note(
-        f"lines: {lines['read']} read = {lines['parsed']} parsed + {lines['unknown']} unknown"
-        f" + {lines['malformed']} malformed + {lines['duplicate']} duplicate"
-    )
-    if report["unknown_types"]:
-        output.note("unknown types: " + ", ".join(f"{name} ({n})" for name, n in report["unknown_types"].items()))
-    for warning in report["warnings"]:
-        place = "".join(
-            f" {word} {warning[key]}"
-            for key, word in (("path", "in"), ("line", "line"), ("byte", "byte"))
-            if key in warning
-        )
-        output.note(
-            f"warning[{warning['code']}]: {warning['message']} ({warning['count']}x{',' if place else ''}{place})"
-        )
-    if losses := report.get("losses"):
-        output.note("not in it: " + ", ".join(f"{name} ({count})" for name, count in losses.items()))
-    for path in report["outputs"]:
-        output.note(f"wrote {path}")

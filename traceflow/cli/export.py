@@ -14,6 +14,7 @@ from traceflow_formats.errors import TraceflowError
 from . import output
 from .import_ import warning_line
 from .options import AsJson, StoreOption, open_store
+from .redaction import redaction_line
 
 if TYPE_CHECKING:
     from traceflow.export import Exported
@@ -131,13 +132,6 @@ def _say(result: Exported, shown: str, say: Any) -> None:
         say(redaction_line(result.redacted))
     for warning in result.warnings:
         output.note(warning_line(warning))
-
-
-def redaction_line(record: dict[str, Any]) -> str:
-    """What a redaction replaced, in a line."""
-    secrets = ", ".join(f"{kind} ({count})" for kind, count in record["secrets"].items()) or "none"
-    places, files = sum(record["replaced"].values()), len(record["files"])
-    return f"redacted: {places} place(s) in {files} file(s); secrets: {secrets}"
 
 
 def _write_sums(out: str, written: list[tuple[str, Exported]]) -> None:

@@ -14,6 +14,7 @@ from . import output
 from .help import group
 from .onetrial import FoundTrial, of_trial
 from .options import AsJson, JobOption, Limit, StoreOption, open_store
+from .trialconvert import convert
 from .trialfiles import download, files, logs
 
 app = group("List and show trials, read their traces, and get at what they left behind.")
@@ -120,6 +121,7 @@ def trace(
     return 0 if count else 1
 
 
+app.command()(convert)
 app.command()(download)
 app.add_typer(files, name="files")
 app.command()(logs)

@@ -21,7 +21,7 @@ from traceflow_formats.harbor import JobRecord, read_job, reported_totals, total
 from traceflow_formats.harbor.layout import place_of
 
 from ..limits import Limits
-from ..mark import redacted_id
+from ..mark import MARK, redacted_id
 from ..store import JobWriter, Manifest, Store
 from .derived import derived_files, redaction_of
 from .incoming import Incoming, incoming
@@ -72,6 +72,7 @@ def import_job(
         redacted = redaction_of(found.tree)
         if redacted is not None:
             job_id = redacted_id(job_id)
+            warnings.warn("redacted", "this is a redacted export: markers stand where secrets stood", path=MARK)
         there = store.has_job(job_id)
         if there and not replace:
             raise _taken(job_id, job.name)

@@ -39,7 +39,7 @@ from .records import PackedRun, agent_name, job_config, job_result, trial_config
 from .scores import Rewards, match_runs
 from .sdk import SdkLog, SdkRun, read_sdk_log
 
-__all__ = ["PackOptions", "pack_job"]
+__all__ = ["PackOptions", "check_new", "new_folder", "pack_job"]
 
 _REFUSALS = ("empty_trace", "invalid_trajectory", "invalid_input")  # of one run; anything else ends the packing
 _STREAM = "stream.jsonl"  # the name of a stream until its run has an id
@@ -102,12 +102,9 @@ def pack_job(
     Raises TraceflowError: invalid_input for an `out` that holds something, for a run that may not be packed and for
     scores that fit no run, empty_trace where no run has a step.
     """
-    if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
-        raise TraceflowError(
-            "invalid_input", f"{out} is there already; a job is packed into a new folder", path=str(out)
-        )
+    check_new(out)
     shared = Counter(source.path for source in sources)
-    with _folder(out) as folder:
+    with new_folder(out) as folder:
         job = _Job(folder, options, conversion, root or Path(), len(sources) == 1)
         for source in sources:
             try:
@@ -125,8 +122,16 @@ def pack_job(
     conversion.outputs.extend(str(out / run.trial) for run in runs)
 
 
+def check_new(out: Path) -> None:
+    """Raise invalid_input where a job cannot be packed to: something is there."""
+    if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
+        raise TraceflowError(
+            "invalid_input", f"{out} is there already; a job is packed into a new folder", path=str(out)
+        )
+
+
 @contextmanager
-def _folder(out: Path) -> Iterator[Path]:
+def new_folder(out: Path) -> Iterator[Path]:
     """A folder that appears under the name `out` when the block ends, whole or not at all."""
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{out.name[:40]}.", suffix=".part", dir=out.parent))

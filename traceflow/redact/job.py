@@ -22,15 +22,15 @@ from traceflow_formats.errors import TraceflowError
 from ..export.derive import Derived
 from ..mark import MARK
 from ..store import FileRow, Manifest, Store
-from .content import Chunks, is_json_name, is_text, unpacked
+from .content import Chunks, is_json_name
 from .detector import Detector
-from .names import is_record, stated
+from .files import RECORD_LIMIT, collect, collect_stated, examine, redaction_record
+from .names import is_record
 from .rewrite import rewritten
 from .secrets import Matcher, Secrets
 
 __all__ = ["JobRedaction"]
 
-_RECORD_LIMIT = 64 << 20
 _SESSION_PARTS = ("trace-parsed.jsonl", "trajectory.json", "images/")
 
 Item = Derived | FileRow
@@ -121,42 +121,22 @@ class JobRedaction:
         if item.path.endswith("/agent-home.json"):
             self._lists.append(item)
         chunks = self._open(item)
-        if is_record(item.path) and item.size <= _RECORD_LIMIT:
-            try:
-                record = jsontext.loads(b"".join(chunks()))
-            except ValueError:
-                record = None
-            for name, value in stated(record):
-                self._secrets.state(name, value)
-        for found in self._detector.find(chunks()):
-            self._secrets.add(found)
-        for found in self._detector.find(unpacked(chunks)):
-            self._secrets.add(found)
+        if is_record(item.path) and item.size <= RECORD_LIMIT:
+            collect_stated(b"".join(chunks()), self._secrets)
+        collect(chunks, self._detector, self._secrets)
 
     # -- changing ----------------------------------------------------------------------------------------------
 
     def _change(self, item: Item, matcher: Matcher) -> None:
-        path = item.path.encode()
-        named = matcher.hits((path,))
-        if named:
-            self._changes[item.path] = _Change(dict(named), None, "its name holds a secret")
-            return
-        if isinstance(item, FileRow) and item.packed is None:
-            return
-        chunks = self._open(item)
-        text = is_text(chunks)
-        counts = matcher.hits(chunks(), wide=not text)
-        if not text:
-            counts += matcher.hits(unpacked(chunks), wide=True)
-        if not counts:
-            return
-        if not text:
-            self._changes[item.path] = _Change(dict(counts), None, "it is no text: a marker in it would break it")
-            return
-        counts = Counter()
-        content = self._write(item, rewritten(chunks(), matcher, counts, is_json=is_json_name(item.path)))
-        if counts:
-            self._changes[item.path] = _Change(dict(counts), content)
+        chunks = None if isinstance(item, FileRow) and item.packed is None else self._open(item)
+        kinds, reason = examine(item.path, chunks, matcher)
+        if reason:
+            self._changes[item.path] = _Change(kinds, None, reason)
+        elif kinds and chunks is not None:
+            counts: Counter[str] = Counter()
+            content = self._write(item, rewritten(chunks(), matcher, counts, is_json=is_json_name(item.path)))
+            if counts:
+                self._changes[item.path] = _Change(dict(counts), content)
 
     def _write(self, item: Item, chunks: Iterable[bytes]) -> Derived:
         """The new content of a file, in the folder."""
@@ -198,10 +178,13 @@ class JobRedaction:
         try:
             value = jsontext.loads(b"".join(chunks()))
             rows = [self._listed(base, row) for row in value["files"]]
+            if isinstance(item, Derived):
+                rows += self._kept_parts(base)
         except (ValueError, KeyError, TypeError, AttributeError):
             return  # somebody else's file of that name
         if rows != value["files"]:
-            content = self._write(item, (jsontext.pretty({**value, "files": [row for row in rows if row]}),))
+            listed = sorted((row for row in rows if row), key=lambda row: str(row["path"]).encode())
+            content = self._write(item, (jsontext.pretty({**value, "files": listed}),))
             self._changes[item.path] = _Change(change.kinds if change is not None else {}, content)
 
     def _listed(self, base: str, row: dict[str, Any]) -> dict[str, Any] | None:
@@ -213,15 +196,34 @@ class JobRedaction:
             return None
         return {**row, "size": change.content.size, "sha256": change.content.sha256}
 
-    def _derived_list(self, listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """What an import will take for derived. Where a session was left out, its trace and trajectory are not among
-        it: they are all that is left of the session."""
-        bases = [
+    def _kept_parts(self, base: str) -> list[dict[str, Any]]:
+        """Rows for the trace and trajectory of an agent whose session was left out: an import takes them for
+        originals, and lists those."""
+        parts = tuple(f"{base}/{part}" for part in _SESSION_PARTS)
+        if not parts[0].startswith(self._parts_of_left_out()):
+            return []
+        found = []
+        for path, item in self._derived.items():
+            change = self._changes.get(path)
+            made = item if change is None else change.content
+            if path.startswith(parts) and made is not None:
+                row = {"path": path.removeprefix(f"{base}/"), "size": made.size, "sha256": made.sha256}
+                found.append({**row, "mode": "0644"})
+        return found
+
+    def _parts_of_left_out(self) -> tuple[str, ...]:
+        """The trace and trajectory of every agent of which a file was left out, as beginnings of paths."""
+        bases = {
             path[: path.rindex("/agent/") + 7]
             for path, change in self._changes.items()
             if change.content is None and "/agent/" in path
-        ]
-        parts = tuple(f"{base}{part}" for base in bases for part in _SESSION_PARTS)
+        }
+        return tuple(f"{base}{part}" for base in sorted(bases) for part in _SESSION_PARTS)
+
+    def _derived_list(self, listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """What an import will take for derived. Where a session was left out, its trace and trajectory are not among
+        it: they are all that is left of the session."""
+        parts = self._parts_of_left_out()
         out = []
         for entry in listed:
             change = self._changes.get(entry["path"])
@@ -233,24 +235,9 @@ class JobRedaction:
         return out
 
     def _record(self, matcher: Matcher | None) -> dict[str, Any]:
-        files, left, totals = [], [], Counter[str]()
-        for path, change in sorted(self._changes.items(), key=lambda pair: pair[0].encode()):
-            kinds = dict(sorted(change.kinds.items()))
-            if change.content is None:
-                shown = path
-                if matcher is not None:
-                    shown = b"".join(rewritten((path.encode(),), matcher, Counter(), is_json=False)).decode()
-                left.append({"path": shown, "reason": change.reason, "kinds": kinds})
-            elif kinds:
-                totals.update(kinds)
-                files.append({"path": path, "sha256": change.content.sha256, "kinds": kinds})
-        return {
-            "detector": self._detector.name,
-            "secrets": self._secrets.counts,
-            "replaced": dict(sorted(totals.items())),
-            "files": files,
-            "left_out": left,
-        }
+        files = [(path, c.content.sha256, c.kinds) for path, c in self._changes.items() if c.content is not None]
+        left = [(path, c.reason, c.kinds) for path, c in self._changes.items() if c.content is None]
+        return redaction_record(self._detector, self._secrets, matcher, files, left)
 
 
 def _path_bytes(item: Item) -> bytes:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["is_record", "is_secret_name", "stated"]
+__all__ = ["RECORDS", "is_record", "is_secret_name", "stated"]
 
 RECORDS = ("config.json", "lock.json", "result.json")
 _MAPS = ("env", "kwargs")
