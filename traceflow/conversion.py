@@ -29,9 +29,9 @@ class Conversion:
     versions: list[str] = field(default_factory=list)
     source: str = ""
     sessions: int = 0
-    steps: int = 0
-    model_calls: int = 0
-    tool_calls: int = 0
+    steps: int | None = None  # this and the next two are counted where a trajectory is made
+    model_calls: int | None = None
+    tool_calls: int | None = None
     lines: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(("read", "parsed", "unknown", "malformed", "duplicate"), 0)
     )
@@ -69,9 +69,9 @@ class Conversion:
         self.warnings.extend(said["warnings"])
         if summary is None:
             return
-        self.steps += summary.steps
-        self.model_calls += summary.model_calls
-        self.tool_calls += summary.tool_calls
+        self.steps = _sum(self.steps, summary.steps)
+        self.model_calls = _sum(self.model_calls, summary.model_calls)
+        self.tool_calls = _sum(self.tool_calls, summary.tool_calls)
         self.tokens = {
             "prompt": _sum(self.tokens["prompt"], summary.prompt_tokens),
             "completion": _sum(self.tokens["completion"], summary.completion_tokens),

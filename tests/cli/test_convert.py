@@ -107,7 +107,9 @@ def test_the_numbers_of_a_claude_session_are_those_that_were_paid_for(tmp_path: 
 
 def test_a_trace_is_converted_and_its_trace_gives_the_same_trajectory(tmp_path: Path) -> None:
     trace = tmp_path / "trace-parsed.jsonl"
-    assert traceflow("convert", CLAUDE, "--to", "trace", "-o", trace).code == 0
+    report = traceflow("convert", CLAUDE, "--to", "trace", "-o", trace, "--json").json()
+    counted = report["steps"], report["model_calls"], report["tool_calls"], report["tokens"]["prompt"]
+    assert counted == (None, None, None, None), "of a trace they are not counted, and not 0"
     events = [json.loads(line) for line in trace.read_text().splitlines()]
     assert [event["seq"] for event in events] == list(range(len(events)))
     assert json.loads(traceflow("convert", trace).out) == json.loads(traceflow("convert", CLAUDE).out)

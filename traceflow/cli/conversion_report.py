@@ -22,7 +22,7 @@ def _say(report: dict[str, Any]) -> None:
     tokens, lines = report["tokens"], report["lines"]
     version = f" {report['version']}" if report["version"] else ""
     counts = f"{report['sessions']} session(s)"
-    if report["steps"]:  # a trace has none: they are counted where a trajectory is made
+    if report["steps"] is not None:
         counts += f", {report['steps']} steps, {report['model_calls']} model calls, {report['tool_calls']} tool calls"
     output.note(f"{report['harness']}{version} {report['source']}: {counts}")
     known = {name: value for name, value in tokens.items() if value is not None}
