@@ -15,9 +15,10 @@ import re2
 import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from traceflow_formats.errors import TraceflowError
 
 from traceflow.query import grep, grep_counts
-from traceflow.query.blocks import BlockSearch
+from traceflow.query.blocks import BlockSearch, in_order
 from traceflow.query.literals import CASELESS, AllOf, Condition, OneOf, literals_of, required
 from traceflow.query.pattern import Pattern
 from traceflow.store import Manifest, Store
@@ -165,6 +166,48 @@ def test_jobs_of_many_blocks_have_several_segments(tmp_path: Path, monkeypatch: 
     assert index is not None
     assert index.having(b"needle_1234") >= {0, 1, 4}
     assert [h.seq for h in grep(store, "needle_1234")] == [0, 1023, 1024, 2499]
+
+
+@pytest.mark.parametrize("worth", [1, 1000], ids=["threads", "one by one"])
+def test_many_blocks_are_read_at_once_and_a_damaged_one_ends_only_its_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worth: int
+) -> None:
+    monkeypatch.setattr("traceflow.query.blocks._WORTH", worth)
+    monkeypatch.setattr("traceflow.query.blocks._AHEAD", 4)
+    monkeypatch.setattr("traceflow.query.matching._threads", lambda limit: 3)
+    store = Store.open(str(tmp_path / "s"), create=True)
+    for job_id in "abcd":
+        spread(store, job_id, range(0, 5000, 500))
+    expected = places(grep(store, "needle_1234"))
+    assert [place[:2] for place in expected] == [(j, f"{j}-{t}") for j in "abcd" for t in (1, 2) for _ in range(5)]
+    assert places(grep(store, "needle_1234", limit=13)) == expected[:13]
+    counts = grep_counts(store, "needle_1234")
+    assert [row.matches for row in counts] == [5] * 8
+    index = open_index(store.backend, store.job("b"))
+    assert index is not None
+    events = Path(store.url, store.job("b").path("events.parquet"))
+    data = bytearray(events.read_bytes())
+    at, length = index.page("seq", 2)  # of the hits, so that some of the job were given before
+    data[at : at + length] = bytes(length)
+    events.write_bytes(data)
+    with pytest.raises(TraceflowError) as caught:  # the scan that takes over cannot read it either
+        list(grep(store, "needle_1234"))
+    assert caught.value.code in ("store_corrupt", "io_error", "invalid_input")
+    assert grep_counts(store, "needle_1234") == counts  # counts do not need it
+
+
+def test_work_is_done_in_order_and_threads_end_with_it() -> None:
+    import threading
+    from itertools import count, islice
+
+    before = threading.active_count()
+    for threads in (1, 4):
+        for items in (range(0), range(3), range(500)):
+            assert list(in_order(lambda n: n * n, items, threads)) == [(n, n * n) for n in items]
+    endless = in_order(lambda n: -n, count(), 4)
+    assert list(islice(endless, 100)) == [(n, -n) for n in range(100)]
+    endless.close()
+    assert threading.active_count() == before
 
 
 @pytest.fixture(scope="module")
@@ -377,8 +420,6 @@ def holds(asked: Condition, text: bytes) -> bool:
 
 
 def refused(pattern: str) -> bool:
-    from traceflow_formats.errors import TraceflowError
-
     try:
         Pattern.parse(pattern)
     except TraceflowError:

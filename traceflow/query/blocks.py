@@ -6,7 +6,7 @@ store, job or pattern that this cannot answer is left to `scan`; both give the s
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -233,7 +233,7 @@ class _Slot:
         done.acquire()
 
 
-def in_order(work: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iterator[tuple[Any, Any]]:
+def in_order(work: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Generator[tuple[Any, Any], None, None]:
     """Each item with what `work` makes of it, in the order of the items.
 
     Threads are started when there is enough for them to do, and end with the iteration. `work` must not raise.
