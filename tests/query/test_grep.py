@@ -11,13 +11,14 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from traceflow_formats.errors import TraceflowError
 from traceflow_formats.trace import Event
 
-from traceflow.query import grep, grep_counts, job_grep, trace_matcher
+from traceflow.query import grep, grep_counts, job_grep, sql, trace_matcher
 from traceflow.store import Store
 from traceflow.store.testing import call, chunk, error, prompt, result, usage, write_job
 
@@ -150,6 +151,8 @@ def test_case_81_patterns_are_linear_literal_where_asked_and_refused_by_name(sto
         with pytest.raises(TraceflowError, match=re.escape(repr(pattern))) as caught:
             grep(store, pattern)
         assert (caught.value.code, caught.value.details["position"]) == ("invalid_input", at)
+    with pytest.raises(duckdb.Error, match="invalid perl operator"):  # SQL has the same syntax
+        sql(store, "SELECT text FROM events WHERE regexp_matches(text, '(?=a)a')").fetchall()
     for text in ("error-401", "status:500", '"quoted"', "100%_done"):
         assert found(text, fixed=True) == found(text) == ["u2"]
     assert found("100._done") == ["u2"]

@@ -6,7 +6,7 @@ store, job or pattern that this cannot answer is left to `scan`; both give the s
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -18,13 +18,14 @@ from traceflow.store.manifest import Manifest
 from traceflow.store.pages import BadPageError, read_numbers, read_strings, split_page, text_page
 
 from .hits import Hit
-from .literals import AllOf, Condition, literals_of
+from .literals import ANY_TEXT, AllOf, Condition, literals_of
 from .pattern import Pattern
 
 __all__ = ["UNUSABLE", "BlockSearch", "Blocks", "Row", "in_order"]
 
 _AHEAD = 48  # blocks in hand at once, where threads read them
 _WORTH = 6  # blocks that are worth a thread
+_ROWS = 8
 UNUSABLE = (BadIndexError, BadPageError, ValueError)  # what a damaged index or page may raise
 
 
@@ -144,7 +145,8 @@ class BlockSearch(Blocks):
     ) -> None:
         super().__init__(backend, job, index, pattern)
         self._search = pattern.compile().search
-        expression = f"(?i:{_necessary(condition)})"
+        self._literal = condition != ANY_TEXT
+        expression = f"(?i:{_necessary(condition)})" if self._literal else pattern.expression
         self._find = Pattern(expression, expression).compile().search
         self._types = types
         self._kept = None if keep is None else [keep(trial) for trial in index.trials]
@@ -171,10 +173,10 @@ class BlockSearch(Blocks):
         """The events of a block that match. Threads may call it."""
         rows = self._index.rows[block]
         page = text_page(self._chunk("text", block), rows)
-        at = _first(self._find(page))
-        if at < 0:
+        if self._literal and self._find(page) is None:
             return []  # most blocks that cannot be told from the right ones end here
         bounds = split_page(page, rows)
+        at = self._next(page, bounds, 0)
         types = None if self._types is None else read_strings(self._chunk("type", block), rows, False)
         out = []
         while at >= 0:
@@ -187,8 +189,21 @@ class BlockSearch(Blocks):
                 # what was found may begin or end among the lengths that stand between texts: the text is asked again
                 if self._search(text):
                     out.append(Row(block, row, text))
-            at = _first(self._find(page, end)) if row + 1 < rows else -1
+            at = self._next(page, bounds, row + 1)
         return out
+
+    def _next(self, page: bytes, bounds: list[int], row: int) -> int:
+        """Where from this row on something is found next, -1 for nowhere."""
+        if self._literal:
+            return _first(self._find(page, bounds[row]))
+        some, rows = _ROWS, len(bounds) - 1
+        while row < rows:  # a match could run to the end of the page: some rows at a time, more as long as none matches
+            stop = min(row + some, rows)
+            at = _first(self._find(page, bounds[row], bounds[stop]))
+            if at >= 0:
+                return at
+            row, some = stop, 2 * some
+        return -1
 
 
 def _first(match: Any) -> int:
@@ -208,6 +223,8 @@ def _blocks_of(condition: Condition, index: GrepIndex) -> set[int]:
     """The blocks that may fulfil a condition."""
     if isinstance(condition, bytes):
         return index.having(condition)
+    if condition == ANY_TEXT:
+        return set(range(index.blocks))
     found: set[int] | None = None
     every = isinstance(condition, AllOf)
     for part in condition.parts:
@@ -233,7 +250,7 @@ class _Slot:
         done.acquire()
 
 
-def in_order(work: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iterator[tuple[Any, Any]]:
+def in_order(work: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Generator[tuple[Any, Any], None, None]:
     """Each item with what `work` makes of it, in the order of the items.
 
     Threads are started when there is enough for them to do, and end with the iteration. `work` must not raise.

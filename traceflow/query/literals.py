@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 from traceflow.store.grams import GRAM, fold
 
-__all__ = ["CASELESS", "AllOf", "Condition", "OneOf", "literals_of", "required"]
+__all__ = ["ANY_TEXT", "CASELESS", "AllOf", "Condition", "OneOf", "literals_of", "looks_around", "required"]
 
 _MAX_STRINGS = 24  # that one run of the pattern may stand for
 _MAX_LENGTH = 512
@@ -47,6 +47,27 @@ class OneOf(NamedTuple):
 
 
 Condition: TypeAlias = bytes | AllOf | OneOf  # bytes: the folded text holds them; 4 or more
+
+
+ANY_TEXT = AllOf(())  # every text fulfils it
+
+
+def looks_around(expression: str) -> bool:
+    """Whether an RE2 expression may ask what stands before or after a match: an end of a line or text, or of a word.
+
+    What does not is found in a longer text wherever it is found in a part of it. When in doubt the answer is yes.
+    """
+    at = 0
+    while at < len(expression):
+        character = expression[at]
+        if character == "\\":
+            if expression[at + 1 : at + 2] in ("A", "z", "b", "B", "Q", ""):
+                return True
+            at += 1
+        elif character == "$" or (character == "^" and expression[at - 1 : at] != "["):
+            return True
+        at += 1
+    return False
 
 
 class _Unsure(Exception):

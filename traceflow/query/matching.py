@@ -23,7 +23,7 @@ from traceflow.store.store import Store
 
 from .blocks import UNUSABLE, Blocks, BlockSearch, Row, in_order
 from .hits import Hit, TrialCount, TrialHits
-from .literals import Condition, required
+from .literals import ANY_TEXT, Condition, looks_around, required
 from .pattern import Pattern
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def grep(
     for a pattern that is refused, job_not_found, trial_not_found.
     """
     search = Pattern.parse(pattern, fixed, case_sensitive)
-    scope = Scope(store, jobs, trials, types, agents, models, required(search.expression) if use_index else None)
+    scope = Scope(store, jobs, trials, types, agents, models, _asked(search) if use_index else None)
     if tail is not None:
         return iter(_last(scope, search, tail)[:limit])
     return _first(scope, search, limit)
@@ -87,7 +87,7 @@ def grep_counts(
     Arguments are those of `grep`; the sum of the counts is the number of its hits.
     """
     search = Pattern.parse(pattern, fixed, case_sensitive)
-    scope = Scope(store, jobs, trials, types, agents, models, required(search.expression) if use_index else None)
+    scope = Scope(store, jobs, trials, types, agents, models, _asked(search) if use_index else None)
     out: list[TrialCount] = []
     for indexed, group in groupby(scope.jobs, key=scope.has_index):
         run = list(group)
@@ -272,6 +272,12 @@ class _Choice:
             if not found:
                 return False
         return (self._agents is None or agent in self._agents) and (self._models is None or model in self._models)
+
+
+def _asked(search: Pattern) -> Condition | None:
+    """What the index is asked; None where every text must be looked at by itself, which an engine does faster."""
+    condition = required(search.expression)
+    return ANY_TEXT if condition is None and not looks_around(search.expression) else condition
 
 
 # -- the search --------------------------------------------------------------------------------------------
