@@ -26,6 +26,7 @@ __all__ = [
     "file_row",
     "file_rows",
     "groups_of",
+    "open_for_arrow",
     "open_table",
     "read_table",
     "reading",
@@ -81,13 +82,13 @@ def open_table(backend: Backend, job: Manifest, table: str) -> Iterator[pq.Parqu
     name = f"{table}.parquet"
     with (
         reading(backend, job, name),
-        _open_for_arrow(backend, job.path(name)) as stream,
+        open_for_arrow(backend, job.path(name)) as stream,
         pq.ParquetFile(stream, pre_buffer=True, page_checksum_verification=True) as file,
     ):
         yield file
 
 
-def _open_for_arrow(backend: Backend, name: str) -> Any:
+def open_for_arrow(backend: Backend, name: str) -> Any:
     """An object as Arrow reads it best: a file of its own, not one of Python's.
 
     Arrow's threads may still let go of a Python file while the interpreter ends, which aborts the process
