@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import runpy
 import signal
 import subprocess
@@ -94,6 +95,24 @@ def test_several_processes_write_what_one_writes(demo: tuple[Store, Manifest], t
     alone = export_job(*demo, tmp_path / "alone.tar.gz", workers=0)
     team = export_job(*demo, tmp_path / "team.tar.gz", workers=2)
     assert alone.written == team.written
+
+
+@pytest.mark.parametrize(("name", "kind"), [("analyze-traj", "analysis"), ("check-ds", "check-result")])
+def test_reviews_come_out_as_the_trials_that_harbor_wraps_them_in(name: str, kind: str, tmp_path: Path) -> None:
+    store, job = imported(FIXTURES / "harbor" / "jobs" / name, tmp_path / "store")
+    first, second = (export_job(store, job, tmp_path / f"{n}.tar.gz").written for n in (1, 2))
+    assert first == second
+    members = members_of(tmp_path / "1.tar.gz")
+    reviewed = {path.partition("/")[0] for path in members if "/" in path}
+    assert len(reviewed) == 2
+    for trial in reviewed:
+        assert re.fullmatch(r"(analyze|check)-.+__[0-9A-Za-z]{7}", trial)
+        own = {path.removeprefix(f"{trial}/"): data for path, (_, data) in members.items() if path.startswith(trial)}
+        assert {"config.json", "lock.json", "result.json", "trial.log", "artifacts/manifest.json"} <= set(own)
+        ruled = json.loads(own["result.json"])["verifier_result"] is not None
+        assert any(path in own for path in ("verifier/reward.json", "verifier/reward.txt")) is ruled
+        listed = {item["destination"]: item["status"] for item in json.loads(own["artifacts/manifest.json"])}
+        assert (f"artifacts/{kind}.json" in own) is (listed.get(f"artifacts/{kind}.json") == "ok")
 
 
 # -- case 84 -----------------------------------------------------------------------------------------------------
