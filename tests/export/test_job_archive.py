@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
 import re
@@ -227,6 +228,24 @@ def test_names_that_cannot_be_extracted_elsewhere_are_exported_and_warned_about(
     members = members_of(tmp_path / "out.tar.gz")
     assert members["task__abc/aux.txt"][1] == b"aux.txt"
     assert members["task__abc/same.txt"][1] == b"same.txt"
+
+
+def test_pictures_lie_beside_the_trajectory_that_shows_them(tmp_path: Path) -> None:
+    root = made_job(tmp_path / "made", "{}")
+    session = FIXTURES / "cases" / "26-tool-result-list-with-image" / "session.jsonl"
+    place = root / "task__abc" / "agent" / "sessions" / "projects" / "-app" / "s.jsonl"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(session.read_bytes())
+    store, job = imported(root, tmp_path / "store")
+    export_job(store, job, tmp_path / "out.tar.gz")
+    members = {path: data for path, (_, data) in members_of(tmp_path / "out.tar.gz").items()}
+    shown = set(re.findall(r"images/[0-9a-f]{32}[.][a-z]+", members["task__abc/agent/trajectory.json"].decode()))
+    assert shown
+    for name in shown:
+        data = members[f"task__abc/agent/{name}"]
+        assert name.partition("/")[2].startswith(hashlib.sha256(data).hexdigest()[:32])
+    derived = {item["path"] for item in json.loads(members["traceflow.json"])["derived"]}
+    assert {f"task__abc/agent/{name}" for name in shown} <= derived
 
 
 def test_empty_folders_come_out_again(tmp_path: Path) -> None:
