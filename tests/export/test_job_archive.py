@@ -291,17 +291,22 @@ def test_an_export_that_is_killed_leaves_no_file_under_the_final_name(
     number = getattr(signal, name, None)
     if number is None:
         pytest.skip(f"there is no {name} here")
-    target = tmp_path / "out.tar.gz"
+    (spool := tmp_path / "spool").mkdir()
+    (out := tmp_path / "out").mkdir()
+    target = out / "out.tar.gz"
     target.write_bytes(b"the export of yesterday")
     command = [sys.executable, "-P", "-c", _SLOWLY, demo[0].url, str(target)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    environment = {**os.environ, "TMPDIR": str(spool)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"writing\n"
         process.send_signal(number)
         assert process.wait(timeout=60) != 0
     assert target.read_bytes() == b"the export of yesterday"
-    left = {path.name for path in tmp_path.iterdir()} - {target.name}
+    left = {path.name for path in out.iterdir()} - {target.name}
     assert not left if name == "SIGINT" else all(path.endswith(".part") for path in left)
+    if name == "SIGINT":
+        assert list(spool.iterdir()) == []
     export_job(*demo, target)
     assert members_of(target)
 
