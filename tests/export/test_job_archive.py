@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
+import re
 import runpy
 import signal
 import subprocess
@@ -94,6 +96,24 @@ def test_several_processes_write_what_one_writes(demo: tuple[Store, Manifest], t
     alone = export_job(*demo, tmp_path / "alone.tar.gz", workers=0)
     team = export_job(*demo, tmp_path / "team.tar.gz", workers=2)
     assert alone.written == team.written
+
+
+@pytest.mark.parametrize(("name", "kind"), [("analyze-traj", "analysis"), ("check-ds", "check-result")])
+def test_reviews_come_out_as_the_trials_that_harbor_wraps_them_in(name: str, kind: str, tmp_path: Path) -> None:
+    store, job = imported(FIXTURES / "harbor" / "jobs" / name, tmp_path / "store")
+    first, second = (export_job(store, job, tmp_path / f"{n}.tar.gz").written for n in (1, 2))
+    assert first == second
+    members = members_of(tmp_path / "1.tar.gz")
+    reviewed = {path.partition("/")[0] for path in members if "/" in path}
+    assert len(reviewed) == 2
+    for trial in reviewed:
+        assert re.fullmatch(r"(analyze|check)-.+__[0-9A-Za-z]{7}", trial)
+        own = {path.removeprefix(f"{trial}/"): data for path, (_, data) in members.items() if path.startswith(trial)}
+        assert {"config.json", "lock.json", "result.json", "trial.log", "artifacts/manifest.json"} <= set(own)
+        ruled = json.loads(own["result.json"])["verifier_result"] is not None
+        assert any(path in own for path in ("verifier/reward.json", "verifier/reward.txt")) is ruled
+        listed = {item["destination"]: item["status"] for item in json.loads(own["artifacts/manifest.json"])}
+        assert (f"artifacts/{kind}.json" in own) is (listed.get(f"artifacts/{kind}.json") == "ok")
 
 
 # -- case 84 -----------------------------------------------------------------------------------------------------
@@ -210,6 +230,24 @@ def test_names_that_cannot_be_extracted_elsewhere_are_exported_and_warned_about(
     assert members["task__abc/same.txt"][1] == b"same.txt"
 
 
+def test_pictures_lie_beside_the_trajectory_that_shows_them(tmp_path: Path) -> None:
+    root = made_job(tmp_path / "made", "{}")
+    session = FIXTURES / "cases" / "26-tool-result-list-with-image" / "session.jsonl"
+    place = root / "task__abc" / "agent" / "sessions" / "projects" / "-app" / "s.jsonl"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(session.read_bytes())
+    store, job = imported(root, tmp_path / "store")
+    export_job(store, job, tmp_path / "out.tar.gz")
+    members = {path: data for path, (_, data) in members_of(tmp_path / "out.tar.gz").items()}
+    shown = set(re.findall(r"images/[0-9a-f]{32}[.][a-z]+", members["task__abc/agent/trajectory.json"].decode()))
+    assert shown
+    for name in shown:
+        data = members[f"task__abc/agent/{name}"]
+        assert name.partition("/")[2].startswith(hashlib.sha256(data).hexdigest()[:32])
+    derived = {item["path"] for item in json.loads(members["traceflow.json"])["derived"]}
+    assert {f"task__abc/agent/{name}" for name in shown} <= derived
+
+
 def test_empty_folders_come_out_again(tmp_path: Path) -> None:
     root = made_job(tmp_path / "made", "{}")
     (root / "task__abc" / "artifacts").mkdir()
@@ -253,17 +291,22 @@ def test_an_export_that_is_killed_leaves_no_file_under_the_final_name(
     number = getattr(signal, name, None)
     if number is None:
         pytest.skip(f"there is no {name} here")
-    target = tmp_path / "out.tar.gz"
+    (spool := tmp_path / "spool").mkdir()
+    (out := tmp_path / "out").mkdir()
+    target = out / "out.tar.gz"
     target.write_bytes(b"the export of yesterday")
     command = [sys.executable, "-P", "-c", _SLOWLY, demo[0].url, str(target)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    environment = {**os.environ, "TMPDIR": str(spool)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"writing\n"
         process.send_signal(number)
         assert process.wait(timeout=60) != 0
     assert target.read_bytes() == b"the export of yesterday"
-    left = {path.name for path in tmp_path.iterdir()} - {target.name}
+    left = {path.name for path in out.iterdir()} - {target.name}
     assert not left if name == "SIGINT" else all(path.endswith(".part") for path in left)
+    if name == "SIGINT":
+        assert list(spool.iterdir()) == []
     export_job(*demo, target)
     assert members_of(target)
 

@@ -1,8 +1,8 @@
 """Deriving the files of trials: in this process, or in several that are told what to do line by line.
 
 The traces are decoded and rebuilt in Python, so that only processes make it faster. They are started as programs of
-their own, which works in every caller's script and whatever threads it has. One share of the work is done in this
-process, which mostly waits for the packing threads; so is that of a process that fails to start.
+their own, which works in every caller's script and whatever threads it has. Of a job that is not large one share of the
+work is done in this process, which mostly waits for the packing threads; so is that of a process that does not start.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from .derive import Derived, derive_trial, stated_rewards
 __all__ = ["Deriver", "derived_in_order"]
 
 _WORTH_IT = 20_000  # events of a job from which other processes are worth their start
+_SHARED = 500_000  # events of a job up to which this process does a share: beyond it a start is nothing, memory counts
 _BATCH = 4_000  # events that are given to one at a time: some row groups
 _RECORD_LIMIT = 64 << 20
 _COMMAND = "from traceflow.export.worker import serve; serve()"
@@ -100,7 +101,7 @@ class _Team:
         self._trials = trials
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="traceflow-derive")
         self._own = threading.local()  # of each thread: its process, or the Deriver it works with here
-        self._to_start = threading.Semaphore(count - 1)
+        self._to_start = threading.Semaphore(count - (job.rows("events") < _SHARED))
         self._given_up = False
         self._processes: list[subprocess.Popen[bytes]] = []
         self._derivers: list[Deriver] = []
