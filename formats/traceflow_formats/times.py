@@ -13,6 +13,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLIS = 100_000_000_000  # an epoch number from here on is in milliseconds
 _OLDEST = 946_684_800  # 2000-01-01: an epoch number below it is no time of an agent run
 _NEWEST = 4_102_444_800  # 2100-01-01
+_FIRST, _LAST = float(_OLDEST), float(_NEWEST)
 
 
 def normal_time(value: object) -> tuple[str | None, bool]:
@@ -49,13 +50,16 @@ def time_of_number(value: int | float) -> str:
         if not _OLDEST <= whole < _NEWEST:
             raise ValueError(f"{value} is no time of the years 2000 to 2100")
         return f"{_second(whole)}.{rest:03d}Z" if rest else f"{_second(whole)}Z"
-    seconds, moment = (value / 1000, value) if abs(value) >= _MILLIS else (value, value * 1000)
-    if not _OLDEST <= seconds < _NEWEST:
+    if _FIRST <= value < _LAST:  # floats are compared with floats: with integers it takes several times as long
+        micros = round(value * 1000 * 1000)
+    elif _FIRST <= value / 1000 < _LAST:
+        micros = round(value * 1000)
+    else:
         raise ValueError(f"{value} is no time of the years 2000 to 2100")
-    whole, micros = divmod(round(moment * 1000), 1_000_000)
-    if micros % 1000:
-        return f"{_second(whole)}.{micros:06d}Z"
-    return f"{_second(whole)}.{micros // 1000:03d}Z" if micros else f"{_second(whole)}Z"
+    whole, rest = micros // 1_000_000, micros % 1_000_000
+    if rest % 1000:
+        return f"{_second(whole)}.{rest:06d}Z"
+    return f"{_second(whole)}.{rest // 1000:03d}Z" if rest else f"{_second(whole)}Z"
 
 
 # The records of a trace follow each other: most stand in the second of a neighbour, and nearly all in its minute.

@@ -151,7 +151,7 @@ class JsonLineParser(Parser):
             report.unknown(name if isinstance(name, str) and name else "(no type)")
             if not isinstance(name, str):
                 self._noise()
-        return self.emit.drain()
+        return self.emit.drain() if self.emit.ready else []
 
     def _refused(self, line: bytes) -> list[Event]:
         """Take a line that orjson cannot read: blank, in need of repair, or malformed."""

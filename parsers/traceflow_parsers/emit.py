@@ -46,7 +46,7 @@ class Emitter:
         self.parent_call: str | None = None
         self.abandoned = False  # the records in hand were withdrawn from the history
         self.copied = False  # the records in hand are a copy of another session's history: never counted
-        self._out: list[Event] = []
+        self.ready: list[Event] = []  # what `drain` hands over
         self._open: dict[_Key, int] = {}  # calls that wait for a result
         self._known: set[int] = set()  # hashes of all calls seen
         self._early: dict[_Key, list[Event]] = {}  # results that wait for their call
@@ -65,10 +65,10 @@ class Emitter:
 
     def drain(self) -> list[Event]:
         """The events that are ready, oldest first; each is handed over once."""
-        out = self._out
+        out = self.ready
         if not out:
             return []  # never the list that events are still added to
-        self._out = []
+        self.ready = []
         return out
 
     # -- words -------------------------------------------------------------------------------------------
@@ -89,13 +89,13 @@ class Emitter:
             body["role"] = role
         elif not self.abandoned:
             self._prompted = True
-        self._out.append(self._event("prompt", {"_prompt": body}, time, None, message_id, extra))
+        self.ready.append(self._event("prompt", {"_prompt": body}, time, None, message_id, extra))
 
     def user(self, block: dict[str, Any], time: str | None = None, message_id: str | None = None, **extra: Any) -> None:
         """A block of user text or an image. `injected="kind"` marks what the harness put in itself, and
         `compaction={...}` the summary that replaces the history before it."""
         data: dict[str, Any] = {"update": {"sessionUpdate": "user_message_chunk", "content": block}}
-        self._out.append(self._event("user_message_chunk", data, time, None, message_id, extra))
+        self.ready.append(self._event("user_message_chunk", data, time, None, message_id, extra))
 
     def message(
         self,
@@ -109,7 +109,7 @@ class Emitter:
         if self._usage:
             self._turn(message_id)
         data: dict[str, Any] = {"update": {"sessionUpdate": "agent_message_chunk", "content": block}}
-        self._out.append(self._event("agent_message_chunk", data, time, model, message_id, extra))
+        self.ready.append(self._event("agent_message_chunk", data, time, model, message_id, extra))
 
     def thought(
         self,
@@ -124,7 +124,7 @@ class Emitter:
             self._turn(message_id)
         block = {"type": "text", "text": text}
         data: dict[str, Any] = {"update": {"sessionUpdate": "agent_thought_chunk", "content": block}}
-        self._out.append(self._event("agent_thought_chunk", data, time, model, message_id, extra))
+        self.ready.append(self._event("agent_thought_chunk", data, time, model, message_id, extra))
 
     # -- tools -------------------------------------------------------------------------------------------
 
@@ -160,7 +160,7 @@ class Emitter:
             update["content"] = shown.content
         if shown.locations:
             update["locations"] = shown.locations
-        self._out.append(self._event("tool_call", {"update": update}, time, model, message_id, extra))
+        self.ready.append(self._event("tool_call", {"update": update}, time, model, message_id, extra))
         key = call_id if self.agent_id is None else (self.agent_id, call_id)
         mark = hash(key)
         if mark in self._known:
@@ -172,7 +172,7 @@ class Emitter:
         if shown.plan is not None:
             self.plan(shown.plan, time, message_id)
         if self._early and (early := self._early.pop(key, None)):
-            self._out.extend(early)
+            self.ready.extend(early)
             if not self.copied and (left := self._open.pop(key) - 1):
                 self._open[key] = left
 
@@ -201,11 +201,11 @@ class Emitter:
         event = self._event("tool_call_update", {"update": update}, time, None, message_id, extra)
         key = call_id if self.agent_id is None else (self.agent_id, call_id)
         if key in self._open:
-            self._out.append(event)
+            self.ready.append(event)
             if final and (left := self._open.pop(key) - 1):
                 self._open[key] = left
         elif hash(key) in self._known:
-            self._out.append(event)
+            self.ready.append(event)
         else:
             self._early.setdefault(key, []).append(event)
 
@@ -218,7 +218,7 @@ class Emitter:
     ) -> None:
         """The whole plan as it now stands: entries of content, status and priority."""
         data: dict[str, Any] = {"update": {"sessionUpdate": "plan", "entries": entries}}
-        self._out.append(self._event("plan", data, time, None, message_id, extra))
+        self.ready.append(self._event("plan", data, time, None, message_id, extra))
 
     # -- numbers and failures ----------------------------------------------------------------------------
 
@@ -233,7 +233,7 @@ class Emitter:
         """The tokens of one model call; said again for the same call, the last word counts."""
         held = self._usage.get(self.agent_id)
         if held is not None and held[0] != message_id:
-            self._out.append(held[1])
+            self.ready.append(held[1])
         data: dict[str, Any] = {"update": {"sessionUpdate": "usage", "scope": "call", "usage": self._counts(usage)}}
         self._usage[self.agent_id] = (message_id, self._event("usage", data, time, model, message_id, extra))
 
@@ -252,7 +252,7 @@ class Emitter:
     ) -> None:
         """A failure of the harness or of the provider; `retried=True` where the harness tried again."""
         update = {"sessionUpdate": "error", "message": message.strip() or "(no message)", "fatal": fatal}
-        self._out.append(self._event("error", {"update": update}, time, None, message_id, extra))
+        self.ready.append(self._event("error", {"update": update}, time, None, message_id, extra))
 
     def loss(self, reason: str, count: int, path: str, lines: list[int]) -> None:
         """Lines that could not be read: one `trace_loss` event per reason and file stands at the end."""
@@ -264,10 +264,10 @@ class Emitter:
     def finish(self) -> None:
         """Hand over what was held back: usage, results without a call, losses, and the totals last."""
         for _, event in self._usage.values():
-            self._out.append(event)
+            self.ready.append(event)
         self._usage.clear()
         for events in self._early.values():
-            self._out.extend(events)
+            self.ready.extend(events)
             self.report.warn("orphan_result", "a result whose call is not in the source")
         self._early.clear()
         if self._open:
@@ -280,10 +280,10 @@ class Emitter:
                 "count": count,
                 "source": {"path": path, "lines": lines},
             }
-            self._out.append(Event("trace_loss", {"update": update}))
+            self.ready.append(Event("trace_loss", {"update": update}))
         self._losses.clear()
         if self._run_usage is not None:
-            self._out.append(self._run_usage)
+            self.ready.append(self._run_usage)
             self._run_usage = None
 
     @property
@@ -326,7 +326,7 @@ class Emitter:
         """A model call speaks: the usage of the agent's call before it is final now."""
         held = self._usage.get(self.agent_id)
         if held is not None and held[0] != message_id:
-            self._out.append(held[1])
+            self.ready.append(held[1])
             del self._usage[self.agent_id]
 
     def _event(

@@ -9,6 +9,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -334,6 +335,27 @@ def test_a_file_that_is_no_opencode_database_is_refused_by_name(tmp_path: Path) 
     with pytest.raises(TraceflowError, match="cannot be read as a SQLite database") as refused:
         HARNESS.sessions_in(tmp_path)
     assert refused.value.code == "invalid_input"
+
+
+@pytest.mark.parametrize("journal", ["delete", "wal"])
+def test_a_database_that_a_writer_has_locked_is_read_as_it_was_committed(journal: str, tmp_path: Path) -> None:
+    recorded = RECORDINGS / "opencode-1.18.33/basic/home/.local/share/opencode/opencode.db"
+    path = tmp_path / "opencode.db"
+    shutil.copy(recorded, path)
+    (source,) = open_path(path)
+    committed = list(source.parse())
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute(f"PRAGMA journal_mode = {journal}")
+        writer.execute("PRAGMA cache_size = 1")  # what is not committed goes to the files at once
+        writer.execute("BEGIN EXCLUSIVE")
+        writer.execute("DELETE FROM part")
+        writer.execute("CREATE TABLE filler AS SELECT randomblob(100000) AS data")
+        with closing(sqlite3.connect(path, timeout=0)) as other, pytest.raises(sqlite3.OperationalError, match="lock"):
+            other.execute("DELETE FROM message")
+        before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+        (source,) = open_path(path)
+        assert list(source.parse()) == committed
+        assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
 def test_a_session_in_two_places_is_read_once_from_the_fuller_one(tmp_path: Path) -> None:

@@ -32,7 +32,12 @@ _SILENT = frozenset(
         "PlanDisplay", "QuestionRequest", "QuestionResponse", "ToolCallRequest",
     }
 )  # fmt: skip
-_BETWEEN = _SILENT | {"ToolCallPart", "ToolResult", "StatusUpdate"}  # may come while arguments are streamed
+_BETWEEN = _SILENT | {
+    "SubagentEvent",
+    "ToolCallPart",
+    "ToolResult",
+    "StatusUpdate",
+}  # may come while arguments are streamed
 
 
 @dataclass(slots=True)
@@ -88,8 +93,6 @@ class WireParser(JsonLineParser):
         if type(kind) is not str:
             return Line.UNKNOWN
         content = payload if type(payload) is dict else {}
-        if kind == "SubagentEvent":
-            return self._enveloped(content, time)
         return self._event(self._main, kind, content, time)
 
     def _enveloped(self, envelope: dict[str, Any], time: str | None) -> Line:
@@ -114,6 +117,8 @@ class WireParser(JsonLineParser):
         tell = _TELLERS.get(kind)
         if tell is not None:
             return tell(self, agent, payload, time)
+        if kind == "SubagentEvent" and agent is self._main:
+            return self._enveloped(payload, time)
         return _PARSED if kind in _SILENT else Line.UNKNOWN
 
     # -- turns -------------------------------------------------------------------------------------------
@@ -173,7 +178,8 @@ class WireParser(JsonLineParser):
         return agent.step
 
     def _step(self, agent: _Agent, payload: dict[str, Any], time: str | None) -> Line:
-        self._begin_step(agent)
+        agent.steps += 1
+        agent.step, agent.spoke = f"call-{agent.steps}", False
         return _PARSED
 
     def _content(self, agent: _Agent, part: dict[str, Any], time: str | None) -> Line:

@@ -20,13 +20,8 @@ from .parts import HARNESS_NAME, PartsParser, image_of, stated, usage_of
 
 __all__ = ["HARNESS", "OpencodeSession", "OpencodeStdout"]
 
-_EVENTS = {
-    "step_start": "step-start",
-    "text": "text",
-    "reasoning": "reasoning",
-    "tool_use": "tool",
-    "step_finish": "step-finish",
-}
+_EVENTS = {"step_start": "step-start", "step_finish": "step-finish", "tool_use": "tool"}
+_EVENTS |= {"text": "text", "reasoning": "reasoning"}
 _MOST_HELD = 1_000  # parts of one step: memory stays bounded where no step ever ends
 _SILENT_PARTS = frozenset({"snapshot", "patch", "agent"})
 _IN_ROW = ("data",)
@@ -66,7 +61,8 @@ class OpencodeStdout(PartsParser):
     def __init__(self) -> None:
         super().__init__()
         self._calls: _Calls | None = None
-        self._held: list[tuple[str, dict[str, Any], str | None]] = []
+        self._held: list[tuple[str, dict[str, Any], object]] = []  # with the time of their line, as it stands
+        self._stamp: object = None  # that of the part in hand
         self._seen: set[str] = set()
         self._finished = False  # the step of the message in hand is over
         self._open = False  # a step is under way, or the next one is due
@@ -75,13 +71,13 @@ class OpencodeStdout(PartsParser):
         kind, session = record.get("type"), record.get("sessionID")
         if type(session) is not str or not session or type(kind) is not str:
             return Line.UNKNOWN
-        time, part = self.time(record.get("timestamp")), record.get("part")
+        stamp, part = record.get("timestamp"), record.get("part")
         if kind == "error" or kind == "done":
             self._begin(session)
             self._release()
             self._open = False
             if kind == "error":
-                self.failure(record.get("error"), time)
+                self.failure(record.get("error"), self.time(stamp))
             return _PARSED
         told = _EVENTS.get(kind)
         if told is None or type(part) is not dict or not part:
@@ -92,8 +88,11 @@ class OpencodeStdout(PartsParser):
             if part_id in self._seen:
                 return Line.DUPLICATE
             self._seen.add(part_id)
-        self._part(told, part, time)
+        self._part(told, part, stamp)
         return _PARSED
+
+    def when(self) -> str | None:
+        return self.time(self._stamp)
 
     def end_part(self) -> None:
         self._release()
@@ -105,13 +104,14 @@ class OpencodeStdout(PartsParser):
             self.report.session_id = session
         self.emit.session_id = session
 
-    def _part(self, kind: str, part: dict[str, Any], time: str | None) -> None:
+    def _part(self, kind: str, part: dict[str, Any], stamp: object) -> None:
         message, calls = as_text(part.get("messageID")) or "message", self._calls
         if kind == "text" and part.get("synthetic") is True:
             goes_on = as_dict(part.get("metadata")).get("compaction_continue") is True
             self._release(summary=goes_on and self._finished)
             self._calls, self._finished = None, False
-            self.emit.user(text_block(as_text(part.get("text")) or ""), time, message, injected=_injected(part))
+            text = text_block(as_text(part.get("text")) or "")
+            self.emit.user(text, self.time(stamp), message, injected=_injected(part))
             return
         if calls is None or calls.message != message:
             self._release()
@@ -120,7 +120,7 @@ class OpencodeStdout(PartsParser):
         elif kind == "step-start":
             self._release()
             self._finished = False
-        self._held.append((kind, part, time))
+        self._held.append((kind, part, stamp))
         self._open = True
         if kind == "step-finish":
             self._finished = True
@@ -139,22 +139,23 @@ class OpencodeStdout(PartsParser):
             return
         if summary:
             words = "\n".join(t for kind, part, _ in held if kind == "text" and (t := as_text(part.get("text"))))
-            self.emit.user(text_block(words), held[0][2] if held else None, compaction={"trigger": "auto"})
+            time = self.time(held[0][2]) if held else None
+            self.emit.user(text_block(words), time, compaction={"trigger": "auto"})
         if all(isinstance(part.get("id"), str) for _, part, _ in held):
             held.sort(key=lambda item: cast(str, item[1]["id"]))
-        for kind, part, time in held:
+        for kind, part, self._stamp in held:
             if kind == "tool":
                 calls.spoke = True
-                self.tool(part, calls.id, None, time, "part")
+                self.tool(part, calls.id, None, "part")
             elif kind == "step-start":
                 calls.step()
             elif kind == "step-finish":
                 calls.closed = True
                 said = stated(summary, part.get("reason"))
-                self.tokens(part.get("tokens"), part.get("cost"), calls.id, None, time, said)
+                self.tokens(part.get("tokens"), part.get("cost"), calls.id, None, self.when(), said)
             elif not summary and type(text := part.get("text")) is str and text:
                 calls.spoke = True
-                begun = self.moment(as_dict(part.get("time")).get("start"), time)
+                begun = self.moment(as_dict(part.get("time")).get("start"))
                 if kind == "text":
                     self.emit.message({"type": "text", "text": text}, begun, None, calls.id)
                 else:
@@ -311,9 +312,9 @@ class OpencodeSession(PartsParser):
     def _end_assistant(self, calls: _Calls, info: dict[str, Any]) -> None:
         times = as_dict(info.get("time"))
         summary, failed = self._summary, info.get("error") is not None
-        done = self._time
+        self._stamp, done = None, self._time
         if summary or failed or not calls.counted:
-            done = self.moment(times.get("completed"), done)
+            done = self.moment(times.get("completed"))
         if summary and (self._texts or not failed):
             facts = self._compaction or {"trigger": "auto"}
             self.emit.user(text_block("\n".join(self._texts)), done, compaction=facts)
@@ -358,8 +359,7 @@ class OpencodeSession(PartsParser):
         record["type"] = f"part {kind}"  # the name under which the report counts it
         return Line.UNKNOWN
 
-    def _when(self) -> str | None:
-        """The time of the part in hand, from its row or its message."""
+    def when(self) -> str | None:
         return self.time(self._stamp) or self._time
 
     def _persons_text(self, calls: _Calls, part: dict[str, Any]) -> None:
@@ -393,7 +393,7 @@ class OpencodeSession(PartsParser):
                 self._texts.append(text)
             return
         calls.spoke = True
-        begun = self.moment(as_dict(part.get("time")).get("start"), None) or self._when()
+        begun = self.moment(as_dict(part.get("time")).get("start"))
         if part["type"] == "text":
             self.emit.message({"type": "text", "text": text}, begun, self._model, calls.id)
         else:
@@ -401,23 +401,23 @@ class OpencodeSession(PartsParser):
 
     def _called(self, calls: _Calls, part: dict[str, Any]) -> None:
         calls.spoke = True
-        self.tool(part, calls.id, self._model, self._when(), *self._path)
+        self.tool(part, calls.id, self._model, *self._path)
 
     def _finished(self, calls: _Calls, part: dict[str, Any]) -> None:
         calls.closed = True
         cost = part.get("cost", self._info.get("cost") if calls.number == 1 else None)
         said = stated(self._summary, part.get("reason"))
-        if self._tokens(part.get("tokens"), cost, calls.id, self._when(), said):
+        if self._tokens(part.get("tokens"), cost, calls.id, self.when(), said):
             calls.counted = True
 
     def _retried(self, calls: _Calls, part: dict[str, Any]) -> None:
         created = as_dict(part.get("time")).get("created")
-        self.failure(part.get("error"), self.moment(created, None) or self._when(), retried=True)
+        self.failure(part.get("error"), self.moment(created), retried=True)
 
     def _file(self, calls: _Calls, part: dict[str, Any]) -> None:
         if (block := image_of(part)) is not None:
             calls.spoke = True
-            begun = self.moment(as_dict(part.get("time")).get("start"), None) or self._when()
+            begun = self.moment(as_dict(part.get("time")).get("start"))
             self.emit.message(block, begun, self._model, calls.id)
 
     def _tokens(self, tokens: object, cost: object, message: str, time: str | None, said: dict[str, Any]) -> bool:

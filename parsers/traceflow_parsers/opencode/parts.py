@@ -69,19 +69,23 @@ class PartsParser(JsonLineParser):
 
     harness = HARNESS_NAME
 
-    def moment(self, value: object, otherwise: str | None) -> str | None:
+    def when(self) -> str | None:
+        """The time of the record in hand, looked at where its part states none."""
+        raise NotImplementedError
+
+    def moment(self, value: object) -> str | None:
         """The time of a part, in milliseconds, or the time of its record where the part has none."""
         if (type(value) is int or type(value) is float) and value >= _OLDEST_MS:
-            return self.time(value) or otherwise
-        return otherwise
+            return self.time(value) or self.when()
+        return self.when()
 
-    def tool(
-        self, part: dict[str, Any], message: str, model: str | None, otherwise: str | None, *path: str | int
-    ) -> None:
+    def tool(self, part: dict[str, Any], message: str, model: str | None, *path: str | int) -> None:
         """A tool part: the call, and what it returned if it has ended. `path` leads to the part in the line."""
-        state = as_dict(part.get("state"))
-        name = as_text(part.get("tool")) or "unknown"
-        call_id = as_text(part.get("callID")) or as_text(part.get("id")) or f"{message}-call"
+        state, name, call_id = as_dict(part.get("state")), part.get("tool"), part.get("callID")
+        if type(name) is not str or not name:
+            name = "unknown"
+        if type(call_id) is not str or not call_id:
+            call_id = as_text(part.get("id")) or f"{message}-call"
         times = as_dict(state.get("time"))
         status, given = state.get("status"), state.get("input")
         if not given and (raw := as_text(state.get("raw"))):
@@ -89,19 +93,19 @@ class PartsParser(JsonLineParser):
         elif rounded(given):
             given = self.exact(given, *path, "state", "input")
         asked = "in_progress" if status == "running" else "pending"
-        time = self.moment(times.get("start"), otherwise)
+        time = self.moment(times.get("start"))
         self.emit.call(call_id, name, show(name, state), given, time, model, message, asked)
-        if status not in ("completed", "error"):
+        if status != "completed" and status != "error":
             return
         metadata = as_dict(state.get("metadata"))
-        exit_code = metadata.get("exit")
-        if type(exit_code) is not int:
-            exit_code = None
-        failed = status == "error" or bool(exit_code) or name == "invalid"  # `invalid` answers an unknown tool
-        extra: dict[str, Any] = {} if exit_code is None else {"exitCode": exit_code}
+        failed = status == "error" or name == "invalid"  # `invalid` answers an unknown tool
+        extra: dict[str, Any] = {}
+        if type(exit_code := metadata.get("exit")) is int:
+            extra["exitCode"] = exit_code
+            failed = failed or exit_code != 0
         if (spent := _duration(times)) is not None:
             extra["durationMs"] = spent
-        known, time = facts(metadata, _TEXTS), self.moment(times.get("end"), otherwise)
+        known, time = facts(metadata, _TEXTS), self.moment(times.get("end"))
         status = "failed" if failed else "completed"
         self.emit.result(call_id, _result(state), status, time, known, None, message, **extra)
 
