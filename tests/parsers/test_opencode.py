@@ -17,7 +17,7 @@ import pytest
 from traceflow_formats.errors import TraceflowError
 from traceflow_parsers.contract import Parser
 from traceflow_parsers.detect import open_path
-from traceflow_parsers.opencode.parser import HARNESS, OpencodeSession, OpencodeStdout
+from traceflow_parsers.opencode import HARNESS, OpencodeSession, OpencodeStdout
 from traceflow_parsers.source import head_records
 from traceflow_parsers.testing import ParserContract, run
 from traceflow_parsers.tools.opencode import show

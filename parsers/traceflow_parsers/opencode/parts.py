@@ -17,7 +17,7 @@ from ..emit import image_block, text_block
 from ..facts import as_dict, as_list, as_text, count, facts
 from ..tools.opencode import show
 
-__all__ = ["HARNESS_NAME", "PartsParser", "image_of", "stated", "usage_of"]
+__all__ = ["HARNESS_NAME", "Calls", "PartsParser", "image_of", "injected_as", "stated", "usage_of"]
 
 HARNESS_NAME = "opencode"
 _BUCKETS = ("input", "output", "reasoning", "total")
@@ -174,3 +174,29 @@ def _duration(times: dict[str, Any]) -> int | float | None:
         return None
     spent: int | float = end - start  # type: ignore[operator]
     return spent
+
+
+class Calls:
+    """Names the model calls of one message: the first by the message's id, further ones by their number."""
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+        self.id = message
+        self.number = 1
+        self.spoke = False  # the call has content
+        self.closed = False  # its step-finish was seen
+        self.counted = False  # a usage was stated for one of the calls
+
+    def step(self) -> None:
+        """A step begins. An empty one before it was an attempt that left nothing: still the same call."""
+        if self.spoke or self.closed:
+            self.number += 1
+            self.id = f"{self.message}#{self.number}"
+        self.spoke = self.closed = False
+
+
+def injected_as(part: dict[str, Any]) -> str:
+    """What a text is that the harness put in."""
+    if as_dict(part.get("metadata")).get("compaction_continue") is True:
+        return "compaction_continue"
+    return "ignored" if part.get("ignored") is True else "synthetic"

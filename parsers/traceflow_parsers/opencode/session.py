@@ -1,6 +1,6 @@
-"""OpenCode: `opencode run --format json` on stdout, and its sessions (1.2 and later in SQLite, before in JSON files).
+"""OpenCode's sessions: 1.2 and later in SQLite, before in JSON files.
 
-The session parser reads rows, one JSON object each, as `opencode_files` hands them over:
+The parser reads rows, one JSON object each, as `files` and `database` hand them over:
 `{"row": "session" | "message" | "part", "id", "message_id", "time", "data": {...}}`, a session first, then each message
 with its parts. Message and part objects without such a frame are read too (dumps of a storage), and the column
 `time_created` where it was put into the data.
@@ -9,157 +9,18 @@ with its parts. Message and part objects without such a frame are read too (dump
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from ..contract import Line
 from ..emit import text_block
-from ..facts import as_dict, as_text, count
-from ..source import Harness
-from .files import is_database, session_at, sessions_in
-from .parts import HARNESS_NAME, PartsParser, image_of, stated, usage_of
+from ..facts import as_dict, as_text
+from .parts import Calls, PartsParser, image_of, injected_as, stated, usage_of
 
-__all__ = ["HARNESS", "OpencodeSession", "OpencodeStdout"]
+__all__ = ["OpencodeSession", "is_session"]
 
-_EVENTS = {"step_start": "step-start", "step_finish": "step-finish", "tool_use": "tool"}
-_EVENTS |= {"text": "text", "reasoning": "reasoning"}
-_MOST_HELD = 1_000  # parts of one step: memory stays bounded where no step ever ends
 _SILENT_PARTS = frozenset({"snapshot", "patch", "agent"})
 _IN_ROW = ("data",)
 _PARSED = Line.PARSED
-
-
-class _Calls:
-    """Names the model calls of one message: the first by the message's id, further ones by their number."""
-
-    def __init__(self, message: str) -> None:
-        self.message = message
-        self.id = message
-        self.number = 1
-        self.spoke = False  # the call has content
-        self.closed = False  # its step-finish was seen
-        self.counted = False  # a usage was stated for one of the calls
-
-    def step(self) -> None:
-        """A step begins. An empty one before it was an attempt that left nothing: still the same call."""
-        if self.spoke or self.closed:
-            self.number += 1
-            self.id = f"{self.message}#{self.number}"
-        self.spoke = self.closed = False
-
-
-class OpencodeStdout(PartsParser):
-    """The lines of `opencode run --format json`. Parts come when they have ended, tools in the order they ended.
-
-    The parts of a step are held until it is over and then told in the order of their ids, which is the order in
-    which the model began them and the one of the session's own file (1.0 and 1.18 number them so). A step without
-    tools is held for one line more: if the synthetic text `compaction_continue` follows, it was no answer but the
-    summary of a compaction, and only that next line tells.
-    """
-
-    source = "stdout"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._calls: _Calls | None = None
-        self._held: list[tuple[str, dict[str, Any], object]] = []  # with the time of their line, as it stands
-        self._stamp: object = None  # that of the part in hand
-        self._seen: set[str] = set()
-        self._finished = False  # the step of the message in hand is over
-        self._open = False  # a step is under way, or the next one is due
-
-    def record(self, record: dict[str, Any]) -> Line:
-        kind, session = record.get("type"), record.get("sessionID")
-        if type(session) is not str or not session or type(kind) is not str:
-            return Line.UNKNOWN
-        stamp, part = record.get("timestamp"), record.get("part")
-        if kind == "error" or kind == "done":
-            self._begin(session)
-            self._release()
-            self._open = False
-            if kind == "error":
-                self.failure(record.get("error"), self.time(stamp))
-            return _PARSED
-        told = _EVENTS.get(kind)
-        if told is None or type(part) is not dict or not part:
-            return Line.UNKNOWN
-        self._begin(session)
-        part_id = part.get("id")
-        if type(part_id) is str and part_id:
-            if part_id in self._seen:
-                return Line.DUPLICATE
-            self._seen.add(part_id)
-        self._part(told, part, stamp)
-        return _PARSED
-
-    def when(self) -> str | None:
-        return self.time(self._stamp)
-
-    def end_part(self) -> None:
-        self._release()
-        if self._open:
-            self.report.incomplete = True
-
-    def _begin(self, session: str) -> None:
-        if self.report.session_id is None:
-            self.report.session_id = session
-        self.emit.session_id = session
-
-    def _part(self, kind: str, part: dict[str, Any], stamp: object) -> None:
-        message, calls = as_text(part.get("messageID")) or "message", self._calls
-        if kind == "text" and part.get("synthetic") is True:
-            goes_on = as_dict(part.get("metadata")).get("compaction_continue") is True
-            self._release(summary=goes_on and self._finished)
-            self._calls, self._finished = None, False
-            text = text_block(as_text(part.get("text")) or "")
-            self.emit.user(text, self.time(stamp), message, injected=_injected(part))
-            return
-        if calls is None or calls.message != message:
-            self._release()
-            calls = self._calls = _Calls(message)
-            self._finished = False
-        elif kind == "step-start":
-            self._release()
-            self._finished = False
-        self._held.append((kind, part, stamp))
-        self._open = True
-        if kind == "step-finish":
-            self._finished = True
-            self._open = part.get("reason") == "tool-calls"
-            if self._open or calls.spoke or any(held[0] == "tool" for held in self._held):
-                self._release()  # what has called a tool is no summary
-        elif len(self._held) >= _MOST_HELD:
-            self._release()
-
-    def _release(self, summary: bool = False) -> None:
-        calls = self._calls
-        if not self._held and not summary:
-            return
-        held, self._held = self._held, []
-        if calls is None:
-            return
-        if summary:
-            words = "\n".join(t for kind, part, _ in held if kind == "text" and (t := as_text(part.get("text"))))
-            time = self.time(held[0][2]) if held else None
-            self.emit.user(text_block(words), time, compaction={"trigger": "auto"})
-        if all(isinstance(part.get("id"), str) for _, part, _ in held):
-            held.sort(key=lambda item: cast(str, item[1]["id"]))
-        for kind, part, self._stamp in held:
-            if kind == "tool":
-                calls.spoke = True
-                self.tool(part, calls.id, None, "part")
-            elif kind == "step-start":
-                calls.step()
-            elif kind == "step-finish":
-                calls.closed = True
-                said = stated(summary, part.get("reason"))
-                self.tokens(part.get("tokens"), part.get("cost"), calls.id, None, self.when(), said)
-            elif not summary and type(text := part.get("text")) is str and text:
-                calls.spoke = True
-                begun = self.moment(as_dict(part.get("time")).get("start"))
-                if kind == "text":
-                    self.emit.message({"type": "text", "text": text}, begun, None, calls.id)
-                else:
-                    self.emit.thought(text, begun, None, calls.id)
 
 
 class OpencodeSession(PartsParser):
@@ -174,7 +35,7 @@ class OpencodeSession(PartsParser):
         self._provider: str | None = None
         self._summary = False  # it is the summary of a compaction
         self._tellers: Mapping[str, _Teller] = {}  # what tells its parts, by their type
-        self._calls: _Calls | None = None
+        self._calls: Calls | None = None
         self._texts: list[str] = []  # words of a user's message, or of a summary
         self._blocks: list[dict[str, Any]] = []
         self._injected: list[tuple[str, str]] = []
@@ -277,7 +138,7 @@ class OpencodeSession(PartsParser):
         self._model, self._provider = as_text(info.get("modelID")), as_text(info.get("providerID"))
         self._summary = info.get("summary") is True
         self._tellers = _OF_A_PERSON if info.get("role") == "user" else _OF_THE_MODEL
-        self._calls = _Calls(message)
+        self._calls = Calls(message)
         created: Any = as_dict(info.get("time")).get("created")
         self._time = self.time(created) or self.time(row_time)
         # A fork copies the messages of another session: they are older than the session they stand in.
@@ -309,7 +170,7 @@ class OpencodeSession(PartsParser):
         for kind, text in self._injected:
             self.emit.user(text_block(text), self._time, self._calls.message, injected=kind)
 
-    def _end_assistant(self, calls: _Calls, info: dict[str, Any]) -> None:
+    def _end_assistant(self, calls: Calls, info: dict[str, Any]) -> None:
         times = as_dict(info.get("time"))
         summary, failed = self._summary, info.get("error") is not None
         self._stamp, done = None, self._time
@@ -362,29 +223,29 @@ class OpencodeSession(PartsParser):
     def when(self) -> str | None:
         return self.time(self._stamp) or self._time
 
-    def _persons_text(self, calls: _Calls, part: dict[str, Any]) -> None:
+    def _persons_text(self, calls: Calls, part: dict[str, Any]) -> None:
         text = as_text(part.get("text")) or (as_text(part.get("prompt")) if part["type"] == "subtask" else None)
         if text is None:
             return
         if part.get("synthetic") is True or part.get("ignored") is True:
-            self._injected.append((_injected(part), text))
+            self._injected.append((injected_as(part), text))
         else:
             self._texts.append(text)
 
-    def _persons_file(self, calls: _Calls, part: dict[str, Any]) -> None:
+    def _persons_file(self, calls: Calls, part: dict[str, Any]) -> None:
         if (block := image_of(part)) is not None:
             self._blocks.append(block)
 
-    def _compacted(self, calls: _Calls, part: dict[str, Any]) -> None:
+    def _compacted(self, calls: Calls, part: dict[str, Any]) -> None:
         facts: dict[str, Any] = {"trigger": "manual" if part.get("auto") is False else "auto"}
         if isinstance(part.get("overflow"), bool):
             facts["overflow"] = part["overflow"]
         self._compaction = facts
 
-    def _step(self, calls: _Calls, part: dict[str, Any]) -> None:
+    def _step(self, calls: Calls, part: dict[str, Any]) -> None:
         calls.step()
 
-    def _words(self, calls: _Calls, part: dict[str, Any]) -> None:
+    def _words(self, calls: Calls, part: dict[str, Any]) -> None:
         text = part.get("text")
         if type(text) is not str or not text:
             return
@@ -399,22 +260,22 @@ class OpencodeSession(PartsParser):
         else:
             self.emit.thought(text, begun, self._model, calls.id)
 
-    def _called(self, calls: _Calls, part: dict[str, Any]) -> None:
+    def _called(self, calls: Calls, part: dict[str, Any]) -> None:
         calls.spoke = True
         self.tool(part, calls.id, self._model, *self._path)
 
-    def _finished(self, calls: _Calls, part: dict[str, Any]) -> None:
+    def _finished(self, calls: Calls, part: dict[str, Any]) -> None:
         calls.closed = True
         cost = part.get("cost", self._info.get("cost") if calls.number == 1 else None)
         said = stated(self._summary, part.get("reason"))
         if self._tokens(part.get("tokens"), cost, calls.id, self.when(), said):
             calls.counted = True
 
-    def _retried(self, calls: _Calls, part: dict[str, Any]) -> None:
+    def _retried(self, calls: Calls, part: dict[str, Any]) -> None:
         created = as_dict(part.get("time")).get("created")
         self.failure(part.get("error"), self.moment(created), retried=True)
 
-    def _file(self, calls: _Calls, part: dict[str, Any]) -> None:
+    def _file(self, calls: Calls, part: dict[str, Any]) -> None:
         if (block := image_of(part)) is not None:
             calls.spoke = True
             begun = self.moment(as_dict(part.get("time")).get("start"))
@@ -428,7 +289,7 @@ class OpencodeSession(PartsParser):
         return self.tokens(tokens, cost, message, self._model, time, said)
 
 
-_Teller = Callable[[OpencodeSession, _Calls, dict[str, Any]], None]
+_Teller = Callable[[OpencodeSession, Calls, dict[str, Any]], None]
 _OF_A_PERSON: dict[str, _Teller] = {
     "text": OpencodeSession._persons_text,
     "subtask": OpencodeSession._persons_text,
@@ -446,29 +307,7 @@ _OF_THE_MODEL: dict[str, _Teller] = {
 }
 
 
-def _injected(part: dict[str, Any]) -> str:
-    if as_dict(part.get("metadata")).get("compaction_continue") is True:
-        return "compaction_continue"
-    return "ignored" if part.get("ignored") is True else "synthetic"
-
-
-def _is_stdout(records: Sequence[dict[str, Any]]) -> bool:
-    for record in records:
-        kind = record.get("type")
-        if (
-            not isinstance(kind, str)
-            or as_text(record.get("sessionID")) is None
-            or count(record.get("timestamp")) is None
-        ):
-            continue
-        if kind == "error" and isinstance(record.get("error"), dict):
-            return True
-        if kind in _EVENTS and as_dict(record.get("part")).get("type") == _EVENTS[kind]:
-            return True
-    return False
-
-
-def _is_session(records: Sequence[dict[str, Any]]) -> bool:
+def is_session(records: Sequence[dict[str, Any]]) -> bool:
     """Messages of a storage, alone or in an export document: they name their session as `sessionID`."""
     for record in records[:5]:
         messages = record.get("messages")
@@ -491,16 +330,3 @@ def _is_message(info: dict[str, Any]) -> bool:
     if info.get("role") == "assistant":
         return as_text(info.get("modelID")) is not None and isinstance(info.get("time"), dict)
     return info.get("role") == "user" and isinstance(as_dict(info.get("time")).get("created"), int)
-
-
-HARNESS = Harness(
-    name=HARNESS_NAME,
-    version=1,
-    stdout_names=("opencode.txt",),
-    is_stdout=_is_stdout,
-    is_session=_is_session,
-    stdout=OpencodeStdout,
-    session_at=lambda path: session_at(path, OpencodeSession),
-    sessions_in=lambda folder: sessions_in(folder, OpencodeSession),
-    is_store=is_database,
-)
