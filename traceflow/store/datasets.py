@@ -30,7 +30,7 @@ from .layout import (
     new_revision,
     staging_folder,
 )
-from .manifest import StoredObject
+from .manifest import StoredObject, sealed
 from .packs import Packed, PackReader
 from .schema import SCHEMA_VERSION
 
@@ -50,6 +50,10 @@ __all__ = [
 ]
 
 FORMAT = "traceflow-dataset"
+UNSEALED = (  # members of a manifest that is older than seals
+    *("format", "store_version", "schema_version", "name", "version", "revision", "digest", "n_tasks", "n_files"),
+    *("size", "objects", "files", "added_at", "added_as"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +138,7 @@ class Dataset:
         return dataset_folder(self.name, self.version)
 
     def to_bytes(self) -> bytes:
-        return jsontext.pretty(
+        return sealed(
             {
                 "format": FORMAT,
                 "store_version": self.store_version,

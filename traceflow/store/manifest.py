@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,9 +12,13 @@ from traceflow_formats.errors import TraceflowError
 
 from .layout import SCHEMA_VERSION, STORE_VERSION, TABLE_NAMES, check_job_id, revision_folder
 
-__all__ = ["FORMAT", "Manifest", "StoredObject"]
+__all__ = ["FORMAT", "UNSEALED", "Manifest", "StoredObject", "seal_is_broken", "sealed"]
 
 FORMAT = "traceflow-job"
+UNSEALED = (  # members of a manifest that is older than seals
+    *("format", "store_version", "schema_version", "parsers", "job_id", "revision", "previous", "objects"),
+    *("counts", "job", "report"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,7 @@ class Manifest:
         return sum(o.size for o in self.objects)
 
     def to_bytes(self) -> bytes:
-        return jsontext.pretty(self.as_value())
+        return sealed(self.as_value())
 
     def as_value(self) -> dict[str, Any]:
         """The manifest as JSON has it; `from_value` reads it."""
@@ -140,6 +145,28 @@ class Manifest:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise _unreadable(job_id, error) from None
         return manifest
+
+
+# -- seals -------------------------------------------------------------------------------------------------
+
+_SEAL = b',\n  "sha256": "%s"\n}\n'
+
+
+def sealed(value: Mapping[str, Any]) -> bytes:
+    """A manifest as it is stored: the last member is the digest of all that stands before it."""
+    body = jsontext.pretty(value).removesuffix(b"\n}\n")
+    return body + _SEAL % hashlib.sha256(body).hexdigest().encode()
+
+
+def seal_is_broken(data: bytes, unsealed: Iterable[str]) -> bool:
+    """Whether a stored manifest is not what was written.
+
+    Those of the first version have no seal. What has none and other members than theirs, `unsealed`, has lost it.
+    """
+    body, comma, _ = data.rpartition(_SEAL.partition(b"%s")[0])
+    if comma:
+        return data != body + _SEAL % hashlib.sha256(body).hexdigest().encode()
+    return not jsontext.loads(data).keys() <= set(unsealed)
 
 
 def _unreadable(job_id: str, error: Exception) -> TraceflowError:
