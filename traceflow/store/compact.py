@@ -225,10 +225,10 @@ def differences(backend: Backend) -> Iterator[tuple[str, str]]:
                 continue
             try:
                 job = Manifest.from_bytes(data, job_id)
-                own = read_table(backend, job, "trials")
+                same, own = job == entry.manifest, read_table(backend, job, "trials")
             except TraceflowError:  # told of the job itself
                 continue
-            if job != entry.manifest:
+            if not same:
                 yield listing.pointer.jobs.name, f"job {job_id} is not as its manifest says"
             elif catalog.trials(entry) != own:
                 yield listing.pointer.trials.name, f"the trials of job {job_id} are not those of its table"

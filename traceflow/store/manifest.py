@@ -166,7 +166,10 @@ def seal_is_broken(data: bytes, unsealed: Iterable[str]) -> bool:
     body, comma, _ = data.rpartition(_SEAL.partition(b"%s")[0])
     if comma:
         return data != body + _SEAL % hashlib.sha256(body).hexdigest().encode()
-    return not jsontext.loads(data).keys() <= set(unsealed)
+    try:
+        return not jsontext.loads(data).keys() <= set(unsealed)
+    except (ValueError, AttributeError):
+        return True
 
 
 def _unreadable(job_id: str, error: Exception) -> TraceflowError:
