@@ -14,6 +14,7 @@ import pytest
 from traceflow.query import sql
 from traceflow.store import Manifest, Store, stored_row
 from traceflow.store.catalog import GONE, LATEST, Pointer, is_due
+from traceflow.store.seal import sealed
 from traceflow.store.testing import chunk, write_job
 
 
@@ -140,7 +141,9 @@ def test_a_catalog_that_is_gone_or_damaged_changes_no_answer(store: Store, what:
     elif what == "cut":
         latest.write_bytes(latest.read_bytes()[:50])
     elif what == "other":
-        latest.write_text(json.dumps({**json.loads(latest.read_bytes()), "version": 2}))
+        value = json.loads(latest.read_bytes())
+        del value["sha256"]
+        latest.write_bytes(sealed({**value, "version": 2}))
     elif what.endswith("gone"):
         objects[what.split()[0]].unlink()
     else:

@@ -13,8 +13,9 @@ from . import datasets
 from .backend import PARTIAL
 from .cache import CacheInfo
 from .catalog import LATEST, Pointer
-from .layout import CATALOG, DATASETS, JOBS, STORE_VERSION, job_folder
+from .layout import CATALOG, DATASETS, JOBS, STORE_VERSION, dataset_manifest_name, job_folder, manifest_name
 from .manifest import Manifest, StoredObject
+from .seal import UNSEALED, seal_is_broken
 
 _MEND = "`traceflow store compact` writes it anew"
 
@@ -99,6 +100,7 @@ def verify(store: Store, job: Manifest | None = None, contents: bool = False) ->
         if manifest is None:
             continue
         before = len(report.problems)
+        _verify_seal(store, job_id, manifest_name(job_id), UNSEALED, report)
         _verify_objects(store, manifest, report)
         if contents and len(report.problems) == before:
             _verify_contents(store, manifest, report)
@@ -106,6 +108,13 @@ def verify(store: Store, job: Manifest | None = None, contents: bool = False) ->
         _verify_datasets(store, report, contents)
         _verify_catalog(store, report)
     return report
+
+
+def _verify_seal(store: Store, owner: str, name: str, unsealed: Iterable[str], report: VerifyReport) -> None:
+    """A manifest is what was written. One that was deleted or replaced meanwhile is read again."""
+    (data,) = store.backend.read_many([name])
+    if data is not None and seal_is_broken(data, unsealed):
+        report.problems.append(Problem(owner, "manifest.json", "its digest is not the one that it states"))
 
 
 def _verify_objects(store: Store, job: Manifest, report: VerifyReport) -> None:
@@ -124,6 +133,7 @@ def _verify_datasets(store: Store, report: VerifyReport, contents: bool) -> None
             before, label = len(report.problems), f"{name}@{version}"
             try:
                 found = store.dataset(label)
+                _verify_seal(store, label, dataset_manifest_name(name, version), datasets.UNSEALED, report)
                 _compare(store, label, found.folder, found.objects, report)
                 report.datasets += 1
                 if contents and len(report.problems) == before:

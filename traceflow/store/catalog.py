@@ -26,6 +26,7 @@ from traceflow_formats.errors import TraceflowError
 from .backend import Backend
 from .layout import CATALOG, JOBS, LATEST, SCHEMA_VERSION, manifest_name
 from .manifest import Manifest, StoredObject
+from .seal import seal_is_broken, sealed
 
 __all__ = ["GONE", "LATEST", "Entry", "Listing", "Pointer", "is_due", "mark_gone", "read_entries", "take_stock"]
 
@@ -44,7 +45,7 @@ class Pointer:
     trials: StoredObject
 
     def to_bytes(self) -> bytes:
-        return jsontext.pretty(
+        return sealed(
             {
                 "format": FORMAT,
                 "version": VERSION,
@@ -58,7 +59,10 @@ class Pointer:
     def read(cls, backend: Backend) -> Pointer | None:
         """The catalog that stands; None where there is none, or one of another version."""
         try:
-            value = jsontext.loads(backend.read_bytes(LATEST))
+            data = backend.read_bytes(LATEST)
+            value = jsontext.loads(data)
+            if seal_is_broken(data, ()):
+                return None
             found = value["format"], value["version"], value["schema_version"]
             if found != (FORMAT, VERSION, SCHEMA_VERSION):
                 return None
@@ -142,8 +146,11 @@ def read_entries(backend: Backend, pointer: Pointer) -> dict[str, Entry]:
     return found if first == pointer.trials.rows else {}
 
 
-def take_stock(backend: Backend, before: Listing | None = None) -> Listing:
-    """The jobs that are in the store now. `before`, an earlier answer, spares reading the same catalog again."""
+def take_stock(backend: Backend, before: Listing | None = None, *, lenient: bool = False) -> Listing:
+    """The jobs that are in the store now. `before`, an earlier answer, spares reading the same catalog again.
+
+    Raises TraceflowError for a manifest that cannot be read, unless `lenient`, which leaves its job out.
+    """
     pointer = Pointer.read(backend)
     if pointer is None:
         entries: Mapping[str, Entry] = {}
@@ -158,7 +165,7 @@ def take_stock(backend: Backend, before: Listing | None = None) -> Listing:
         entry = entries.get(job_id)
         if entry is not None and entry.stamp == stamp and (job_id, entry.manifest.revision) not in gone:
             known[job_id] = entry
-    others = dict(_read(backend, [job_id for job_id in stamps if job_id not in known]))
+    others = dict(_read(backend, [job_id for job_id in stamps if job_id not in known], lenient))
     jobs = {
         job_id: known[job_id].manifest if job_id in known else others[job_id]
         for job_id in stamps
@@ -167,7 +174,7 @@ def take_stock(backend: Backend, before: Listing | None = None) -> Listing:
     return Listing(jobs, stamps, pointer if known else None, entries, known)
 
 
-def _read(backend: Backend, ids: list[str]) -> Iterator[tuple[str, Manifest]]:
+def _read(backend: Backend, ids: list[str], lenient: bool) -> Iterator[tuple[str, Manifest]]:
     """The manifests of jobs that the catalog does not know. A folder without one is no job."""
     names = {}
     for job_id in ids:
@@ -176,8 +183,13 @@ def _read(backend: Backend, ids: list[str]) -> Iterator[tuple[str, Manifest]]:
         except TraceflowError:  # a folder that is no job's
             continue
     for job_id, data in zip(names, backend.read_many(names.values()), strict=True):
-        if data is not None:
+        if data is None:
+            continue
+        try:
             yield job_id, Manifest.from_bytes(data, job_id)
+        except TraceflowError:
+            if not lenient:
+                raise
 
 
 def is_due(backend: Backend) -> bool:

@@ -40,7 +40,7 @@ class Compacted:
 
 def compact(backend: Backend, progress: Callable[[int], None] = lambda jobs: None) -> Compacted:
     """Write a catalog of the jobs that are there now. A job that cannot be read is left out."""
-    listing = take_stock(backend)
+    listing = take_stock(backend, lenient=True)
     old = _old_trials(backend, listing)
     entries: list[tuple[str, Manifest]] = []
     out = io.BytesIO()
@@ -215,7 +215,7 @@ class _Catalog:
 
 def differences(backend: Backend) -> Iterator[tuple[str, str]]:
     """What the catalog has that the jobs do not: the object, and in words."""
-    listing = take_stock(backend)
+    listing = take_stock(backend, lenient=True)
     if listing.pointer is None:
         return
     with _Catalog(backend, listing, None) as catalog:
@@ -225,10 +225,10 @@ def differences(backend: Backend) -> Iterator[tuple[str, str]]:
                 continue
             try:
                 job = Manifest.from_bytes(data, job_id)
-                own = read_table(backend, job, "trials")
+                same, own = job == entry.manifest, read_table(backend, job, "trials")
             except TraceflowError:  # told of the job itself
                 continue
-            if job != entry.manifest:
+            if not same:
                 yield listing.pointer.jobs.name, f"job {job_id} is not as its manifest says"
             elif catalog.trials(entry) != own:
                 yield listing.pointer.trials.name, f"the trials of job {job_id} are not those of its table"
@@ -236,7 +236,7 @@ def differences(backend: Backend) -> Iterator[tuple[str, str]]:
 
 def old_objects(backend: Backend) -> Iterator[tuple[str, int, float]]:
     """Objects of catalogs that no longer stand, and marks that the catalog has heeded: name, bytes, age."""
-    listing = take_stock(backend)
+    listing = take_stock(backend, lenient=True)
     pointer = Pointer.read(backend)
     named = {LATEST, *(f"{CATALOG}/{o.name}" for o in ((pointer.jobs, pointer.trials) if pointer else ()))}
     for found in list(backend.objects(CATALOG)):

@@ -33,6 +33,7 @@ from .layout import (
 from .manifest import StoredObject
 from .packs import Packed, PackReader
 from .schema import SCHEMA_VERSION
+from .seal import sealed
 
 __all__ = [
     "Dataset",
@@ -50,6 +51,10 @@ __all__ = [
 ]
 
 FORMAT = "traceflow-dataset"
+UNSEALED = (  # members of a manifest that is older than seals
+    *("format", "store_version", "schema_version", "name", "version", "revision", "digest", "n_tasks", "n_files"),
+    *("size", "objects", "files", "added_at", "added_as"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +139,7 @@ class Dataset:
         return dataset_folder(self.name, self.version)
 
     def to_bytes(self) -> bytes:
-        return jsontext.pretty(
+        return sealed(
             {
                 "format": FORMAT,
                 "store_version": self.store_version,

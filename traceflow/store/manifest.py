@@ -129,9 +129,9 @@ class Manifest:
         return sum(o.size for o in self.objects)
 
     def to_bytes(self) -> bytes:
-        from traceflow_formats import jsontext
+        from .seal import sealed
 
-        return jsontext.pretty(self.as_value())
+        return sealed(self.as_value())
 
     def as_value(self) -> dict[str, Any]:
         """The manifest as JSON has it; `from_value` reads it."""
