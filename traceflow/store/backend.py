@@ -258,7 +258,7 @@ class LocalBackend:
         return True
 
     def exists(self, name: str) -> bool:
-        return self._path(name).is_file()
+        return os.path.isfile(f"{self.url}/{name}")  # noqa: PTH113 - see above
 
     def size(self, name: str) -> int:
         return self._path(name).stat().st_size
