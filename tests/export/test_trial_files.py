@@ -334,6 +334,56 @@ def test_changes_of_a_capture_by_phase(browse: Any) -> None:
     assert [i["path"] for i in files.changes(cursor=first["next_cursor"])["items"]] == ["/app/new.txt"]
 
 
+def answers(files: TrialFiles) -> dict[str, Any]:
+    """What the verbs say of a capture; times left out."""
+    said: dict[str, Any] = {"status": files.status(), "changes": files.changes()}
+    for path in ("/", "/app", "/usr/bin", "/many/d3"):
+        said[path] = files.list(path) | {"ms": 0}
+    for query, path in (("new", "/"), ("7", "/many/d3"), ("new", "/app/new.txt")):
+        said[f"{query} in {path}"] = files.search(query, path=path) | {"ms": 0}
+    for path in ("/app/in", "/app/twin", "/many/d3/f2003"):
+        said[f"content of {path}"] = read(files, path), read(files, path, "bytes=1-2")
+    for path in ("/usr/bin/tool", "/app/out", "/app/loop", "/app/pipe", "/nowhere"):
+        said[f"error of {path}"] = code_of(lambda path=path: read(files, path))  # type: ignore[misc]
+    return said
+
+
+@pytest.mark.parametrize("inside", ["", "wrapped/"])
+def test_the_kept_index_of_a_large_capture_says_what_the_capture_says(
+    inside: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = {f"many/d{i % 10}/f{i}": str(i).encode() for i in range(2500)}
+    members = {inside + name: content for name, content in {**many, **CAPTURED}.items()}
+    members[f"{inside}app/twin"] = (tarfile.LNKTYPE, f"{inside}app/new.txt")
+    members[f"{inside}MANIFEST.tsv"] = MANIFEST
+    store, job = imported(job_of(tmp_path / "job", {"fs.tar.gz": capture(members, manifest=None)}), tmp_path / "store")
+    monkeypatch.setenv("TRACEFLOW_CACHE", str(tmp_path / "cache"))
+
+    def asked(name: str) -> tuple[dict[str, Any], bytes]:
+        with TrialFiles(store, job, store.trials(job)[0]) as files:
+            files.archive("/", tmp_path / name)
+            return answers(files), (tmp_path / name).read_bytes()
+
+    read_anew = asked("one.tar.gz")
+    (kept,) = (path for path in (tmp_path / "cache").rglob("*") if path.is_file())
+    assert kept.read_bytes()[:15] == b"SQLite format 3"
+    assert read_anew[0]["content of /many/d3/f2003"] == (b"2003", b"00")
+    assert asked("two.tar.gz") == read_anew
+    kept.write_bytes(b"damaged")
+    assert asked("three.tar.gz") == read_anew
+    assert kept.read_bytes()[:15] == b"SQLite format 3"
+
+
+def test_the_trial_may_stand_before_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    imported(job_of(tmp_path / "job", {"agent/a.txt": b"a"}), tmp_path / "store")
+    printed = []
+    for words in (["ls", TRIAL, "agent"], [TRIAL, "ls", "agent"]):
+        assert run(["--store", str(tmp_path / "store"), "trial", "files", *words]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    assert "a.txt" in printed[0]
+
+
 def test_an_archive_of_a_folder_is_a_capture_again(browse: Any, tmp_path: Path) -> None:
     files = browse({"fs.tar.gz": capture(CAPTURED)})
     written = files.archive("/app", tmp_path / "one.tar.gz")

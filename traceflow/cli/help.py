@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from .arguments import Option, help_text, rows_text
 
-__all__ = ["group"]
+__all__ = ["Group", "group"]
 
 
 class _Command(TyperCommand):
@@ -25,7 +25,7 @@ class _Command(TyperCommand):
         formatter.write(_help(self, ctx))
 
 
-class _Group(TyperGroup):
+class Group(TyperGroup):
     """A group whose help lists its commands with the whole first sentence of each."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -45,12 +45,12 @@ class _App(typer.Typer):
         return super().command(name, **{"cls": _Command, **given})
 
 
-def group(help_: str, name: str | None = None) -> typer.Typer:
+def group(help_: str, name: str | None = None, cls: type[Group] = Group) -> typer.Typer:
     """A group of commands."""
     return _App(
         name=name,
         help=help_,
-        cls=_Group,
+        cls=cls,
         no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,

@@ -11,14 +11,28 @@ import typer
 from traceflow_formats.errors import TraceflowError
 
 from . import output
-from .help import group
+from .help import Group, group
 from .onetrial import FoundTrial, of_trial
 from .options import AsJson
 
 if TYPE_CHECKING:
     from traceflow.trialfiles import TrialFiles
 
-files = group("Browse the files of a trial: as they were imported, or in the capture of its file system.")
+
+class _TrialOrVerb(Group):
+    """The trial may stand before the verb as well as behind it: `files TRIAL ls PATH` is `files ls TRIAL PATH`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if len(args) > 1 and args[0] not in self.commands and args[1] in self.commands:
+            args = [args[1], args[0], *args[2:]]
+        return super().parse_args(ctx, args)
+
+
+files = group(
+    "Browse the files of a trial: as they were imported, or in the capture of its file system.\n\n"
+    "The trial stands before or behind the verb: `files TRIAL ls` is `files ls TRIAL`.",
+    cls=_TrialOrVerb,
+)
 
 Source = Annotated[
     str | None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from traceflow_formats.errors import TraceflowError
 from ..archive import NewMember, Written, write_tar_gz
 from ..store import FileTable, Manifest, Store
 from .capture import CaptureTree
+from .kept import open_capture
 from .manifests import COLUMNS, MANIFEST, manifest_line
 from .model import Entry, FileTree, clean_path, shown_path
 from .search import Found, search_files
@@ -155,7 +156,7 @@ class TrialFiles(AbstractContextManager["TrialFiles"]):
         if tree.entry(inside) is None:
             raise _not_found(inside)
         found: Found = search_files(tree.contents(inside), query, regex=regex, limit=_limit(limit))
-        left_out = sum(e.type == "file" and not e.captured for _, e in tree.below(inside)) if tree.hints() else 0
+        left_out = tree.uncaptured(inside)
         result = {
             "hits": [{"path": f"/{hit.path}", "line": hit.line, "snippet": hit.snippet} for hit in found.hits],
             "truncated": found.truncated,
@@ -175,7 +176,7 @@ class TrialFiles(AbstractContextManager["TrialFiles"]):
         if phase not in _PHASES:
             raise TraceflowError("invalid_input", f"{phase[:40]!r} is no phase: say {', '.join(_PHASES)}")
         tree = self._tree(source)
-        told = {p: e for p, e in tree.hints().items() if e.changed is not None}
+        told = dict(tree.changed())
         for path, hint in told.items():
             there = tree.entry(path)
             told[path] = hint if there is None else replace(there, changed=hint.changed, phase=hint.phase)
@@ -200,7 +201,8 @@ class TrialFiles(AbstractContextManager["TrialFiles"]):
         tree, inside = self._tree(source), clean_path(path)
         if tree.entry(inside) is None:
             raise _not_found(inside)
-        return write_tar_gz(_archived(tree, inside), output)
+        with tree.reader(inside) as read:
+            return write_tar_gz(_archived(tree, inside, read), output)
 
     # -- sources ---------------------------------------------------------------------------------------------
 
@@ -229,7 +231,7 @@ class TrialFiles(AbstractContextManager["TrialFiles"]):
             if row is None or row.packed is None:
                 continue
             packed = row.packed
-            tree = CaptureTree(name, lambda packed=packed: self._store.contents(self._job).open(packed))  # type: ignore[misc]
+            tree = open_capture(name, packed.sha256, lambda packed=packed: self._store.contents(self._job).open(packed))  # type: ignore[misc]
             if tree.is_capture:
                 self._capture = tree
                 break
@@ -237,15 +239,14 @@ class TrialFiles(AbstractContextManager["TrialFiles"]):
         return self._capture
 
     def _capture_record(self, capture: CaptureTree) -> dict[str, Any]:
-        files = [entry for _, entry in capture.below("") if entry.type == "file"]
-        left_out = [e for e in files if e.left_out is not None]
+        counts = capture.counts()
         return {
             "path": capture.name,
-            "record": "incomplete" if left_out or capture.unsafe else "ready",
-            "left_out": len(left_out) + capture.unsafe,
-            "files": sum(e.captured for e in files),
-            "bytes": sum(e.size or 0 for e in files if e.captured),
-            "image_files": sum(not e.captured and e.left_out is None for e in files),
+            "record": "incomplete" if counts.left_out or capture.unsafe else "ready",
+            "left_out": counts.left_out + capture.unsafe,
+            "files": counts.files,
+            "bytes": counts.bytes,
+            "image_files": counts.uncaptured,
         }
 
     def _resolved(self, tree: FileTree, path: str) -> tuple[str, Entry]:
@@ -276,7 +277,7 @@ def _link_target(path: str, target: str) -> str:
     return "/".join(parts)
 
 
-def _archived(tree: FileTree, path: str) -> Iterator[NewMember]:
+def _archived(tree: FileTree, path: str, read: Callable[[str], Iterator[bytes]]) -> Iterator[NewMember]:
     files = sorted(tree.below(path), key=lambda pair: pair[0].encode())
     skip = len(path.rpartition("/")[0]) + 1 if "/" in path else 0
     rows = ["\t".join(COLUMNS).encode() + b"\n", *(manifest_line(p[skip:], entry) for p, entry in files)]
@@ -287,7 +288,7 @@ def _archived(tree: FileTree, path: str) -> Iterator[NewMember]:
             inside[skip:],
             entry.size or 0,
             executable=bool(int(entry.mode or "0644", 8) & 0o100),
-            chunks=lambda inside=inside, size=entry.size or 0: tree.read(inside, 0, size),  # type: ignore[misc]
+            chunks=lambda inside=inside: read(inside),  # type: ignore[misc]
         )
         for inside, entry in files
         if entry.captured and entry.type == "file" and inside[skip:] != MANIFEST

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import gzip
 import tarfile
+import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import BinaryIO, cast
+from typing import IO, BinaryIO, NamedTuple, cast
 
 from traceflow_formats.errors import TraceflowError
 
@@ -22,11 +23,21 @@ from ..limits import Limits
 from .manifests import MANIFEST, manifest_hints, split_lines
 from .model import Entry, Hints, clean_path
 
-__all__ = ["CaptureTree"]
+__all__ = ["CaptureTree", "Counts"]
 
 _HEADER_LIMIT = 1 << 20
 _PIECE = 1 << 20
 _LINKS = 40
+_ALL = 1 << 62
+
+
+class Counts(NamedTuple):
+    """Files of a capture: with a content, the bytes of these, those without one, and those left out for a reason."""
+
+    files: int
+    bytes: int
+    uncaptured: int
+    left_out: int
 
 
 class CaptureTree:
@@ -38,10 +49,11 @@ class CaptureTree:
         self.name = name
         self._open = open_archive
         self._limits = limits or Limits()
-        self._prefix = ""  # a folder around everything
+        self.prefix = ""  # a folder around everything
         self.unsafe = 0  # members whose names lead elsewhere: they are passed over
         self._entries: dict[str, Entry] = {}
         self._hard: dict[str, str] = {}
+        self._places: dict[str, tuple[int, int]] = {}
         self._hints: dict[str, Entry] | None = None
         self._folders: dict[str, dict[str, Entry]] | None = None
         self._index()
@@ -88,22 +100,64 @@ class CaptureTree:
             if wanted not in self._hard:
                 break
             wanted = self._hard[wanted]
-        with self._archive() as tar:
-            for name, info in self._members(tar):
-                if name == wanted and info.isreg():
-                    at = 0
-                    for chunk in _chunks(tar, info):
-                        piece = chunk[max(0, start - at) : max(0, start + length - at)]
-                        at += len(chunk)
-                        if piece:
-                            yield piece
-                        if at >= start + length:
-                            return
-                    return
+        if (place := self.place(wanted)) is not None:
+            at, size = place
+            yield from self._stretch(at + start, min(length, size - start))
+            return
+        for name, chunks in self.contents(wanted):
+            if name == wanted:  # a sparse one, whose bytes do not lie in one piece
+                yield from _part(chunks, start, length)
+                return
         raise TraceflowError("not_captured", f"/{path}: the capture has no content of it", path=f"/{path}")
 
+    @contextmanager
+    def reader(self, path: str) -> Iterator[Callable[[str], Iterator[bytes]]]:
+        with tempfile.TemporaryFile() as stage:  # the contents come one after the other, and are asked for by name
+            places: dict[str, tuple[int, int]] = {}
+            at = 0
+            for name, chunks in self.contents(path):
+                size = sum(map(stage.write, chunks))
+                places[name] = at, size
+                at += size
+
+            def read(inside: str) -> Iterator[bytes]:
+                return _stretch(stage, *places[inside]) if inside in places else self.read(inside, 0, _ALL)
+
+            yield read
+
+    def changed(self) -> Hints:
+        return {path: hint for path, hint in self.hints().items() if hint.changed is not None}
+
+    def uncaptured(self, path: str) -> int:
+        return sum(e.type == "file" and not e.captured for _, e in self.below(path))
+
+    def counts(self) -> Counts:
+        """How many files there are."""
+        files = [entry for _, entry in self.below("") if entry.type == "file"]
+        captured = [entry for entry in files if entry.captured]
+        left_out = sum(entry.left_out is not None for entry in files)
+        rest = sum(not entry.captured and entry.left_out is None for entry in files)
+        return Counts(len(captured), sum(entry.size or 0 for entry in captured), rest, left_out)
+
     def hints(self) -> Hints:
+        """Everything that the manifest says, by path."""
         return self._hints or {}
+
+    def folders(self) -> Mapping[str, Mapping[str, Entry]]:
+        """All entries, by folder and name."""
+        return self._tree()
+
+    def place(self, path: str) -> tuple[int, int] | None:
+        """Where the content of a file begins in the tar, and its bytes."""
+        return self._places.get(path)
+
+    def places(self) -> Mapping[str, tuple[int, int]]:
+        """The places of all contents, by path."""
+        return self._places
+
+    def hard_links(self) -> Mapping[str, str]:
+        """Where hard links lead, by path."""
+        return self._hard
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -132,10 +186,11 @@ class CaptureTree:
             return
         tops = {name.partition("/")[0] for name in names}
         if len(tops) == 1 and (inner := f"{next(iter(tops))}/{MANIFEST}") in manifests:
-            self._prefix = inner.removesuffix(MANIFEST)
-            skip = len(self._prefix)
+            self.prefix = inner.removesuffix(MANIFEST)
+            skip = len(self.prefix)
             self._entries = {name[skip:]: e for name, e in self._entries.items() if len(name) > skip}
-            self._hard = {n[skip:]: t.removeprefix(self._prefix) for n, t in self._hard.items()}
+            self._hard = {n[skip:]: t.removeprefix(self.prefix) for n, t in self._hard.items()}
+            self._places = {n[skip:]: place for n, place in self._places.items()}
             self._hints = manifests[inner]
 
     def _take(self, name: str, info: tarfile.TarInfo) -> None:
@@ -153,6 +208,8 @@ class CaptureTree:
             time = None
         owner = info.uname or (str(info.uid) if info.uid else None)
         size = info.size if kind == "file" else None
+        if info.isreg() and info.sparse is None:
+            self._places[name] = info.offset_data, info.size
         last = name.rpartition("/")[2]
         self._entries[name] = Entry(last, kind, size, time, f"{info.mode & 0o7777:04o}", owner, target=target)
 
@@ -179,16 +236,27 @@ class CaptureTree:
         self._folders = folders
         return folders
 
+    def _stretch(self, at: int, length: int) -> Iterator[bytes]:
+        """Bytes of the tar."""
+        with self._unpacked() as stream:
+            yield from _stretch(cast("IO[bytes]", stream), at, length)
+
     @contextmanager
     def _archive(self) -> Iterator[tarfile.TarFile]:
-        """The tar as a stream. What is damaged becomes invalid_archive."""
+        """The tar as a stream."""
+        with (
+            self._unpacked() as stream,
+            tarfile.open(fileobj=stream, mode="r|", tarinfo=_Info, errorlevel=1) as tar,
+        ):
+            yield tar
+
+    @contextmanager
+    def _unpacked(self) -> Iterator[gzip.GzipFile]:
+        """The tar's bytes. What is damaged becomes invalid_archive."""
         with self._open() as packed:
             try:
-                with (
-                    gzip.GzipFile(fileobj=packed, mode="rb") as stream,
-                    tarfile.open(fileobj=stream, mode="r|", tarinfo=_Info, errorlevel=1) as tar,
-                ):
-                    yield tar
+                with gzip.GzipFile(fileobj=packed, mode="rb") as stream:
+                    yield stream
             except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, UnicodeError, OverflowError) as error:
                 message = f"{self.name} cannot be read as a .tar.gz: {error}"
                 raise TraceflowError("invalid_archive", message, path=self.name) from None
@@ -201,10 +269,10 @@ class CaptureTree:
             except TraceflowError:
                 self.unsafe += 1
                 continue
-            if self._prefix:
-                if not name.startswith(self._prefix):
+            if self.prefix:
+                if not name.startswith(self.prefix):
                     continue
-                name = name[len(self._prefix) :]
+                name = name[len(self.prefix) :]
             if name:
                 yield name, info
 
@@ -222,6 +290,26 @@ def _chunks(tar: tarfile.TarFile, info: tarfile.TarInfo) -> Iterator[bytes]:
     stream = tar.extractfile(info)
     while stream is not None and (chunk := stream.read(_PIECE)):
         yield chunk
+
+
+def _stretch(stream: IO[bytes], at: int, length: int) -> Iterator[bytes]:
+    while length > 0:
+        stream.seek(at)
+        piece = stream.read(min(length, _PIECE))
+        if not piece:
+            return
+        at, length = at + len(piece), length - len(piece)
+        yield piece
+
+
+def _part(chunks: Iterator[bytes], start: int, length: int) -> Iterator[bytes]:
+    at = 0
+    for chunk in chunks:
+        if piece := chunk[max(0, start - at) : max(0, start + length - at)]:
+            yield piece
+        at += len(chunk)
+        if at >= start + length:
+            return
 
 
 def _place(folders: dict[str, dict[str, Entry]], path: str, entry: Entry) -> None:

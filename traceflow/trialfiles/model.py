@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -79,8 +80,14 @@ class FileTree(Protocol):
     def read(self, path: str, start: int, length: int) -> Iterator[bytes]:
         """Part of the content of a file that has one."""
 
-    def hints(self) -> Hints:
-        """Everything that manifests say, by path."""
+    def reader(self, path: str) -> AbstractContextManager[Callable[[str], Iterator[bytes]]]:
+        """A way to read the whole contents of many files at a path and below it, in any order."""
+
+    def changed(self) -> Hints:
+        """What manifests say was created, modified or removed, by path."""
+
+    def uncaptured(self, path: str) -> int:
+        """How many files at a path and below it have no content, as manifests say."""
 
 
 def clean_path(path: str) -> str:

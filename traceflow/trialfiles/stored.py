@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from traceflow_formats.errors import TraceflowError
@@ -102,11 +103,25 @@ class StoredTree:
         for at in range(start, min(start + length, row.size), step):
             yield self._packs.read_range(row.packed, at, min(step, start + length - at))
 
+    def reader(self, path: str) -> AbstractContextManager[Callable[[str], Iterator[bytes]]]:
+        return nullcontext(self._whole)
+
+    def _whole(self, path: str) -> Iterator[bytes]:
+        row = self.row(path)
+        return self.read(path, 0, row.size if row is not None else 0)
+
     def row(self, path: str) -> FileRow | None:
         """The store's row of a path."""
         return self._table.find(self._base + path)
 
+    def changed(self) -> Hints:
+        return {path: hint for path, hint in self.hints().items() if hint.changed is not None}
+
+    def uncaptured(self, path: str) -> int:
+        return sum(e.type == "file" and not e.captured for _, e in self.below(path)) if self.hints() else 0
+
     def hints(self) -> Hints:
+        """Everything that manifests say, by path."""
         if self._hints is None:
             self._hints = {}
             for base in self._bases():
