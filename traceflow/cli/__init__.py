@@ -77,6 +77,8 @@ def _no_more_stdout() -> None:
 
 
 def _command(argv: list[str]) -> object:
+    if argv[:1] == ["--store"] and argv[2:3] in (["grep"], ["search"]):
+        argv = [argv[2], *argv[:2], *argv[3:]]  # these read their own command line
     if argv[:1] == ["grep"]:
         from .grep import grep
 

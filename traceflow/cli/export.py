@@ -66,6 +66,9 @@ def export(
         raise typer.BadParameter("--original writes exactly what was imported, --redact changes it: say one of them")
     if all_ == bool(names):
         raise typer.BadParameter("name one job or several, or say --all")
+    from traceflow.export.worker import hold_little
+
+    hold_little()
     opened = open_store(store)
     found = opened.jobs() if all_ else [opened.job(name) for name in dict.fromkeys(names)]
     found = list({job.job_id: job for job in found}.values())

@@ -17,13 +17,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from traceflow_formats import jsontext
 from traceflow_formats.errors import TraceflowError
 
 from ..store import FileTable, Manifest, PackReader, Store, TraceReader
 from .derive import Derived, derive_trial, stated_rewards
 
-__all__ = ["Deriver", "derived_in_order"]
+__all__ = ["Deriver", "derived_in_order", "hold_little"]
 
 _WORTH_IT = 20_000  # events of a job from which other processes are worth their start
 _SHARED = 500_000  # events of a job up to which this process does a share: beyond it a start is nothing, memory counts
@@ -204,8 +205,19 @@ def _ask(process: subprocess.Popen[bytes], request: dict[str, Any]) -> dict[str,
     return answer if isinstance(answer, dict) else None
 
 
+def hold_little() -> None:
+    """Make this process give back what Arrow no longer needs.
+
+    Arrow's own choice of allocator (mimalloc in pyarrow 26) keeps 20 MB more of a large export, at the same speed.
+    Where jemalloc is not built in, nothing changes.
+    """
+    with contextlib.suppress(NotImplementedError):
+        pa.set_memory_pool(pa.jemalloc_memory_pool())
+
+
 def serve() -> None:
     """Be one of the processes: requests on stdin, an answer a line on stdout, until stdin ends."""
+    hold_little()
     hello = jsontext.loads(sys.stdin.buffer.readline())
     answers = sys.stdout.buffer
     store = Store.open(hello["store"])
