@@ -176,7 +176,7 @@ def convert(
     `traceflow.pack.PackOptions` for `job`. For what is too large to hold give `out`.
     """
     from .conversion import Conversion
-    from .outputs import TARGETS, emit, save
+    from .conversion.outputs import TARGETS, emit, save
     from .sources import open_any
 
     if to not in TARGETS or (to == "job" and out is None):

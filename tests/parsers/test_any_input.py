@@ -1,6 +1,7 @@
 """Any bytes, any truncation, any line dropped, doubled or swapped: events in order, a valid trajectory, or a refusal.
 
-`TRACEFLOW_FUZZ_SECONDS` fuzzes each input for so long (600 for a release); without it each gets a few rounds.
+`TRACEFLOW_FUZZ_SECONDS` fuzzes each input for so long (100 for a release: each harness has six); without it each gets
+a few rounds. `TRACEFLOW_FUZZ_FROM` is the first seed, so that another run is of other faults.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from traceflow_parsers.testing import check_events
 
 RECORDINGS = Path(__file__).parents[2] / "fixtures" / "recordings"
 SECONDS = float(os.environ.get("TRACEFLOW_FUZZ_SECONDS", "0"))
+FIRST = int(os.environ.get("TRACEFLOW_FUZZ_FROM", "0"))
 ROUNDS = 12
 _WRONG: list[Any] = [None, True, 0, -1, 1e300, "", "x" * 300, "\ud83d", [], [[]], {}, {"type": "text"}, 2**70]
 
@@ -130,8 +132,8 @@ def check(harness: Harness, kind: str, data: bytes, path: Path) -> None:
 def test_spoiled_input_is_survived(name: str, harness: Harness, kind: str, source: Path, tmp_path: Path) -> None:
     data = source.read_bytes()
     others = [line for *_, path in INPUTS[::3] for line in path.read_bytes().split(b"\n")[:2]]
-    began, seed = time.monotonic(), 0
-    while seed < ROUNDS or time.monotonic() - began < SECONDS:
+    began, seed = time.monotonic(), FIRST
+    while seed < FIRST + ROUNDS or time.monotonic() - began < SECONDS:
         dice = random.Random(f"{name}/{seed}")
         broken = spoiled(data, others, dice)
         target = tmp_path / source.name

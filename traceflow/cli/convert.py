@@ -100,7 +100,7 @@ def convert(
     The report (what was read, what was left out, tokens, warnings) goes to stderr, or with --json -o to stdout.
     """
     from traceflow.conversion import Conversion
-    from traceflow.outputs import emit, save
+    from traceflow.conversion.outputs import emit, save
     from traceflow.sources import open_any
 
     if as_json and out is None:

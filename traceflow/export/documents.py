@@ -12,9 +12,9 @@ from traceflow_formats.trace import Event
 from traceflow_parsers.report import LineCounts, Report
 
 from ..conversion import Conversion, build
+from ..conversion.documents import Document, write_images
+from ..conversion.outputs import given_time
 from ..files import atomic_file
-from ..interchange import Document, write_images
-from ..outputs import given_time
 from ..store import Manifest, Store
 
 __all__ = ["choose_trials", "write_trials"]

@@ -13,9 +13,9 @@ from traceflow_formats import jsontext
 from traceflow_parsers.source import Source
 
 from ..conversion import Conversion
+from ..conversion.outputs import write_output, write_to
 from ..files import atomic_file
 from ..mark import EXPORT_FORMAT, EXPORT_VERSION, MARK
-from ..outputs import write_output, write_to
 from .folder import records_near, redact_folder
 
 if TYPE_CHECKING:

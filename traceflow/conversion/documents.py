@@ -18,8 +18,8 @@ from traceflow_formats.otlp import first_time, write_resource_spans
 from traceflow_parsers.report import Report
 from traceflow_parsers.source import Source
 
-from .conversion import Conversion, build, each_source, folder_name, refuse_empty
-from .files import atomic_file
+from ..files import atomic_file
+from .sessions import Conversion, build, each_source, folder_name, refuse_empty
 
 __all__ = ["DOCUMENTS", "Document", "write_folder", "write_images", "write_stream"]
 

@@ -16,7 +16,7 @@ from traceflow_formats.trace import Event, write_trace
 from traceflow_parsers.report import Report
 from traceflow_parsers.source import Source
 
-from .files import atomic_file
+from ..files import atomic_file
 
 __all__ = ["Conversion", "build", "convert_all", "convert_one", "each_source", "folder_name", "refuse_empty"]
 

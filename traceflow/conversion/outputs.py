@@ -10,11 +10,11 @@ from traceflow_formats.errors import TraceflowError
 from traceflow_formats.times import normal_time
 from traceflow_parsers.source import Source
 
-from .conversion import Conversion, convert_all, convert_one
-from .files import atomic_file
+from ..files import atomic_file
+from .sessions import Conversion, convert_all, convert_one
 
 if TYPE_CHECKING:
-    from .pack import PackOptions
+    from ..pack import PackOptions
 
 __all__ = ["TARGETS", "emit", "given_time", "is_file_name", "save", "write_output", "write_to"]
 
@@ -39,7 +39,7 @@ def emit(
 ) -> None:
     """Write one document to a stream. `root` is the path that the sources were found at."""
     if redact:
-        from .redact.conversion import print_redacted
+        from ..redact.conversion import print_redacted
 
         print_redacted(sources, to, out, conversion, root=root, at=at)
     else:
@@ -60,15 +60,15 @@ def save(
 ) -> None:
     """Write a file, a folder, or with `job` a new job folder. `root` is the path that the sources were found at."""
     if job is not None and redact:
-        from .redact.conversion import pack_redacted
+        from ..redact.conversion import pack_redacted
 
         pack_redacted(sources, out, job, conversion, root=root, progress=progress)
     elif job is not None:
-        from .pack import pack_job
+        from ..pack import pack_job
 
         pack_job(sources, out, job, conversion, root=root, progress=progress)
     elif redact:
-        from .redact.conversion import write_redacted
+        from ..redact.conversion import write_redacted
 
         write_redacted(sources, to, out, conversion, root=root, at=at, progress=progress)
     else:
@@ -88,7 +88,7 @@ def write_to(
 ) -> None:
     """Write one document to a stream. Raises invalid_input for several sessions where it holds only one."""
     if to in _SEVERAL:
-        from .interchange import write_stream
+        from .documents import write_stream
 
         time = given_time(at)
         write_stream(sources, to, out, conversion, at=time, images=images, lines=lines, progress=progress)
@@ -119,7 +119,7 @@ def write_output(
             write_to(sources, to, file, conversion, at=at, images=out.parent, lines=lines, progress=progress)
         conversion.outputs.append(str(out))
     elif to in _SEVERAL:
-        from .interchange import write_folder
+        from .documents import write_folder
 
         write_folder(sources, to, out, conversion, at=given_time(at), progress=progress)
     else:
