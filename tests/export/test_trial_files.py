@@ -374,6 +374,21 @@ def test_the_kept_index_of_a_large_capture_says_what_the_capture_says(
     assert kept.read_bytes()[:15] == b"SQLite format 3"
 
 
+@pytest.mark.parametrize("spoiled", ["size", "target"])
+def test_an_index_that_no_database_holds_is_not_kept(
+    spoiled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [f"/many/f{i}\tfile\t{10**17 if spoiled == 'size' else 1}\n".encode() for i in range(2500)]
+    members = {"a": b"a", **({"b": (tarfile.SYMTYPE, "\udcff")} if spoiled == "target" else {})}
+    packed = capture(members, b"path\ttype\tsize\n" + b"".join(rows) + b"/big\tfile\t" + b"9" * 30 + b"\n")
+    store, job = imported(job_of(tmp_path / "job", {"fs.tar.gz": packed}), tmp_path / "store")
+    monkeypatch.setenv("TRACEFLOW_CACHE", str(tmp_path / "cache"))
+    for _ in range(2):
+        with TrialFiles(store, job, store.trials(job)[0]) as files:
+            assert files.status()["capture"]["files"] >= 1
+            assert read(files, "/a") == b"a"
+
+
 def test_the_trial_may_stand_before_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     imported(job_of(tmp_path / "job", {"agent/a.txt": b"a"}), tmp_path / "store")
     printed = []

@@ -81,6 +81,8 @@ class TrialFiles(AbstractContextManager["TrialFiles"]):
         return self
 
     def __exit__(self, *exception: object) -> None:
+        if self._capture is not None:
+            self._capture.close()
         self._table.__exit__()
 
     # -- the verbs -------------------------------------------------------------------------------------------

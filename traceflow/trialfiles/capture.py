@@ -58,6 +58,9 @@ class CaptureTree:
         self._folders: dict[str, dict[str, Entry]] | None = None
         self._index()
 
+    def close(self) -> None:
+        """Let go of what is open."""
+
     @property
     def is_capture(self) -> bool:
         """Whether there is a manifest in it; other archives are plain files of the trial."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -45,7 +46,9 @@ def open_capture(
             pass
     tree = CaptureTree(name, open_archive, limits)
     if cache is not None and tree.is_capture and sum(map(len, tree.folders().values())) >= _LARGE:
-        cache.keep(key, _index_of(tree))
+        # what a stranger's manifest says may be no number or text that a database holds: such a one is read each time
+        with suppress(OverflowError, UnicodeEncodeError, sqlite3.Error):
+            cache.keep(key, _index_of(tree))
     return tree
 
 
@@ -78,7 +81,14 @@ class KeptCapture(CaptureTree):
 
     def __init__(self, name: str, open_archive: Callable[[], BinaryIO], index: Path) -> None:
         self._database = sqlite3.connect(f"{index.as_uri()}?mode=ro&immutable=1", uri=True)
-        super().__init__(name, open_archive)
+        try:
+            super().__init__(name, open_archive)
+        except sqlite3.Error:
+            self._database.close()
+            raise
+
+    def close(self) -> None:
+        self._database.close()
 
     @property
     def is_capture(self) -> bool:
