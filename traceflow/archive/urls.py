@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import urllib.parse
+from typing import Any
 
-__all__ = ["is_url", "scheme_of", "shown_url"]
+__all__ = ["has_folders", "is_url", "scheme_of", "shown_url"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://").match
 
@@ -29,3 +30,12 @@ def shown_url(url: str) -> str:
     except ValueError:
         return "(the URL)"
     return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
+
+
+_FLAT = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
+
+
+def has_folders(fs: Any) -> bool:
+    """Whether a file system has folders of its own. Object stores have none, and whoever asks them for one may make a
+    bucket that was misspelt."""
+    return _FLAT.isdisjoint((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)

@@ -15,12 +15,9 @@ from typing import Any, BinaryIO, cast
 from traceflow_formats.errors import TraceflowError
 
 from ..archive import NewMember, Written, write_tar_gz
-from ..archive.urls import is_url, shown_url
+from ..archive.urls import has_folders, is_url, shown_url
 
 __all__ = ["is_folder_url", "join_url", "write_archive", "write_whole"]
-
-# They have no folders, and whoever asks them for one may make a bucket that was misspelt.
-_FLAT = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
 
 
 def write_archive(
@@ -77,7 +74,7 @@ def _open(url: str) -> tuple[Any, str]:
 def _at_url(url: str) -> Iterator[BinaryIO]:
     fs, path = _open(url)
     try:
-        if _FLAT.isdisjoint((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol):
+        if has_folders(fs):
             with contextlib.suppress(NotImplementedError, FileExistsError, PermissionError):
                 fs.makedirs(path.rpartition("/")[0], exist_ok=True)
         with fs.transaction:

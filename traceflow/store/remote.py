@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, cast
 import fsspec
 from traceflow_formats.errors import TraceflowError
 
+from ..archive.urls import has_folders
 from .backend import PARTIAL, ObjectInfo
 from .cache import Cache, open_cache
 from .conditional import Conditions
@@ -36,7 +37,6 @@ _LARGEST_COPY = 64 << 20  # bytes of an object that is kept on this machine
 _MAY_KEEP = re.compile(
     r"^jobs/[^/]+/[^/]+/(events\.grep|trials\.parquet|search/[^/]+)$|^catalog/(jobs|trials)-[0-9a-f]{32}\.\w+$"
 )
-_FLAT = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})  # file systems without folders
 _DEAD = 600.0  # seconds after which a writer that began to commit is taken for dead: it needs two or three requests
 
 
@@ -51,8 +51,7 @@ class FsspecBackend:
         self._fs = fs
         self._root = root.rstrip("/")
         self.url = url.rstrip("/")
-        protocols = (fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol
-        self._flat = not _FLAT.isdisjoint(protocols)
+        self._flat = not has_folders(fs)
         self._cache = open_cache()
         self._sizes: dict[str, int] = {}  # of objects that never change and are not kept
         self._conditions = Conditions(fs, self._path(STORE))
