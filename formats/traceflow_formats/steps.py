@@ -38,9 +38,12 @@ class _Open(NamedTuple):
 class _Agent:
     """Where one agent stands."""
 
-    __slots__ = ("acted", "answered", "call", "count", "ended", "group", "open", "recent", "scope", "speaks", "spoken")
+    __slots__ = (
+        *("acted", "answered", "call", "count", "ended", "group", "here", "open", "recent", "scope"),
+        *("speaks", "spoken"),
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, name: str | None) -> None:
         self.count = 0  # steps so far
         self.speaks = False  # is the last step one of the agent's model calls?
         self.group: object = None  # what a further chunk must have to stay in a step of user or system text
@@ -48,6 +51,7 @@ class _Agent:
         self.scope: object = None  # its part of the trial, and whether it is copied history
         self.recent: dict[object, int] = {}  # model call -> step
         self.call = 0  # the step of the last model call
+        self.here = Place(name, 0, False)  # the place of what else is in it
         self.acted = False  # did that model call make tool calls?
         self.answered = False  # has one of them returned?
         self.open = 0  # how many have not
@@ -106,7 +110,7 @@ class Steps:
         if state is None:
             if kind in _NO_STEP:
                 return None
-            state = self._agents[agent] = _Agent()
+            state = self._agents[agent] = _Agent(agent)
 
         if kind == "tool_call_update":
             return self._result(agent, state, update)
@@ -120,7 +124,7 @@ class Steps:
         if kind == "agent_message_chunk" or kind == "agent_thought_chunk":
             if named is None:
                 if state.speaks and state.spoken is None and state.scope == scope and not (state.acted or state.ended):
-                    return Place(agent, state.call, False)
+                    return state.here
                 return self._model_call(agent, state, None, scope)
             return self._named(agent, state, named, scope)
         if kind == "usage":
@@ -143,7 +147,7 @@ class Steps:
     def _named(self, agent: str | None, state: _Agent, named: tuple[object, ...], scope: object) -> Place:
         """The step of a model call that the source names."""
         if named == state.spoken:
-            return Place(agent, state.call, False)
+            return state.here
         step = state.recent.get(named)
         return self._model_call(agent, state, named, scope) if step is None else Place(agent, step, False)
 
@@ -153,7 +157,7 @@ class Steps:
             return self._named(agent, state, named, scope)
         if not state.speaks or state.ended or state.scope != scope or (state.answered and not state.open):
             return self._model_call(agent, state, None, scope)
-        return Place(agent, state.call, False)
+        return state.here
 
     def _model_call(self, agent: str | None, state: _Agent, named: tuple[object, ...] | None, scope: object) -> Place:
         state.count += 1
@@ -169,14 +173,15 @@ class Steps:
             recent[named] = state.count
             if len(recent) > _RECENT:
                 del recent[next(iter(recent))]
-        return Place(agent, state.count, True)
+        state.here = _new(Place, (agent, state.count, False))
+        return _new(Place, (agent, state.count, True))
 
     def _other(self, agent: str | None, state: _Agent, group: object) -> Place:
         """A new step that is no model call."""
         state.count += 1
         state.speaks = False
         state.group = group
-        return Place(agent, state.count, True)
+        return _new(Place, (agent, state.count, True))
 
     def _usage(
         self,
@@ -196,7 +201,7 @@ class Steps:
         elif not state.call or state.ended or state.scope != scope:
             place = self._model_call(agent, state, None, scope)
         else:
-            place = Place(agent, state.call, False)
+            place = state.here
         if place.step == state.call:
             state.ended = True
         return place
@@ -222,7 +227,7 @@ class Steps:
             state.answered |= not waits
         if self.early_result is None:
             found = self._open.get(key)
-            entry = _Open(step, waits, counts)
+            entry = _new(_Open, (step, waits, counts))
             self._open[key] = (entry,) if found is None else (*found[-7:], entry)
             if len(self._open) > _OPEN_CALLS:
                 del self._open[next(iter(self._open))]
@@ -238,7 +243,8 @@ class Steps:
             return place
         if is_result(update):
             self._close(key, found)
-        return Place(agent, found[-1].step, False)
+        step = found[-1].step
+        return state.here if step == state.call else _new(Place, (agent, step, False))
 
     def _orphan(self, agent: str | None, call_id: str, step: int) -> None:
         """A result that no call waits for. If its call was never seen it may come yet (traces of the platform)."""
@@ -261,6 +267,7 @@ class Steps:
 
 
 _NO_STEP = frozenset({"trace_loss"})
+_new = tuple.__new__  # what making a named tuple comes to, without a call in between
 
 
 def is_result(update: dict[str, Any]) -> bool:

@@ -102,8 +102,8 @@ def file_input(path: Path, part: Part, max_line: int = MAX_LINE) -> Input:
     return Input(part, lambda: file_lines(path, max_line))
 
 
-def head_records(path: Path) -> list[dict[str, Any]]:
-    """The first JSON objects of a file, for detection: at most 60 lines and 4 MiB of it.
+def head_records(path: Path, most: int = HEAD_LINES) -> list[dict[str, Any]]:
+    """The first JSON objects of a file, for detection: at most 60 lines, or `most`, and 4 MiB of it.
 
     Lines that are no JSON object are passed over (noise, a torn end); escape codes before a brace are too.
     A file that is one JSON document over many lines, or one too long, gives that document as far as its first
@@ -116,7 +116,7 @@ def head_records(path: Path) -> list[dict[str, Any]]:
     with path.open("rb") as stream:
         for number, line in enumerate(iter_lines(stream, HEAD_BYTES)):
             size += len(line)
-            if number >= HEAD_LINES or size > HEAD_BYTES:
+            if number >= most or size > HEAD_BYTES:
                 break
             record = _object(line)
             if number == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -130,7 +131,7 @@ def test_any_event_comes_back_from_parquet_as_it_was(found: list[Event]) -> None
 @given(st.lists(events(), max_size=12))
 def test_any_trace_is_encoded_with_its_steps_pairs_and_totals(found: list[Event]) -> None:
     encoder = EventEncoder("job", "trial")
-    rows = to_batch(list(encoder.rows(found))).to_pylist()
+    rows = to_batch(list(chain.from_iterable(encoder.rows(found)))).to_pylist()
     assert [row["seq"] for row in rows] == list(range(len(found)))
     assert {row["trial_id"] for row in rows} <= {"trial"}
     assert all(row["call_seq"] is None or row["call_seq"] <= row["seq"] for row in rows)

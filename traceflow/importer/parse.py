@@ -42,7 +42,7 @@ class Parsing:
     def __init__(self, task: TrialTask) -> None:
         self._encoder = EventEncoder(task.job_id, task.trial_id)
         self._trace = trace_of(task)
-        self.rows: Iterator[list[Any]] = self._encoder.rows(self._trace.events, self._refused)
+        self.rows: Iterator[list[list[Any]]] = self._encoder.rows(self._trace.events, self._refused)
 
     def _refused(self, error: TraceflowError) -> None:
         self._trace.problems.append({"code": error.code, "message": error.message})

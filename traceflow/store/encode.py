@@ -49,50 +49,48 @@ _TOKENS = _columns(
 )
 _AGENT_ID, _EXIT_CODE, _TITLE, _COST = (_FRAGMENTS[name] for name in ("agent_id", "exit_code", "title", "cost_usd"))
 _Row = list[Any]
+_dumps = orjson.dumps
 
 
-class _Pieces:
+class _Pieces(list[str]):
     """The strings that were cut out of one event, each once."""
 
-    __slots__ = ("_index", "all")
+    __slots__ = ("_index",)
 
-    def __init__(self) -> None:
-        self.all: list[str] = []
-        self._index: dict[str, int] | None = None
+    _index: dict[str, int]
 
     def number(self, text: str) -> int | None:
         """Which piece this string is, or None."""
-        pieces = self.all
-        if len(pieces) <= _FEW:
-            return pieces.index(text) if text in pieces else None
-        if self._index is None:
-            self._index = {}
-        for number in range(len(self._index), len(pieces)):
-            self._index.setdefault(pieces[number], number)
-        return self._index.get(text)
+        if len(self) <= _FEW:
+            return self.index(text) if text in self else None
+        try:
+            index = self._index
+        except AttributeError:
+            index = self._index = {}
+        for number in range(len(index), len(self)):
+            index.setdefault(self[number], number)
+        return index.get(text)
 
     def cut(self, text: str) -> Any:
         """The mark of this string in `rest`; the string becomes a piece if it is none yet."""
         if not text:
             return text
-        number = self.number(text)
+        number = self.number(text) if self else None
         if number is None:
-            number = len(self.all)
-            self.all.append(text)
+            number = len(self)
+            self.append(text)
         return _piece(number)
 
     def known(self, text: str) -> Any:
         """The mark of a string that is a piece already, else the string."""
-        if not text:
-            return text
-        number = self.number(text)
+        number = self.number(text) if text else None
         return text if number is None else _piece(number)
 
     def next(self, text: str) -> Any:
         """The mark of this string in `raw_input`, where pieces stand in order."""
         if not text:
             return text
-        self.all.append(text)
+        self.append(text)
         return _PIECE
 
 
@@ -101,25 +99,24 @@ def _piece(number: int) -> orjson.Fragment:
     return orjson.Fragment(f"{PIECE_STRING}{number}{PIECE_STRING}".encode())
 
 
-def encode(event: Event | TraceLine, seq: int) -> list[Any]:
-    """The row of an event, in the order of the columns; job, trial and step are the caller's to set.
+def encode(event: Event | TraceLine, seq: int, new: list[Any] = NEW_ROW) -> list[Any]:
+    """The row of an event, in the order of the columns, made of a copy of `new`; the step is the caller's to set.
 
     NaN and infinite numbers become null, lone surrogates U+FFFD. Raises TraceflowError invalid_input for data
     that is no JSON or nested beyond what can be written.
     """
     try:
         try:
-            return _encode(event.type, event.data, seq)
+            return _encode(event.type, event.data, seq, new.copy())
         except (TypeError, UnicodeEncodeError):  # integers of 2**64 and more, surrogates, more than 250 levels
-            return _encode(event.type, _tame(event.data, 0), seq)
+            return _encode(event.type, _tame(event.data, 0), seq, new.copy())
     except RecursionError:
         raise TraceflowError("invalid_input", f"event {seq} ({event.type[:40]}) is nested too deeply") from None
     except TypeError as error:
         raise TraceflowError("invalid_input", f"event {seq} ({event.type[:40]}) is no JSON: {error}") from None
 
 
-def _encode(kind: str, data: dict[str, Any], seq: int) -> _Row:
-    row = NEW_ROW.copy()
+def _encode(kind: str, data: dict[str, Any], seq: int, row: _Row) -> _Row:
     row[at.SEQ] = seq
     row[at.TYPE] = kind
     pieces = _Pieces()
@@ -127,7 +124,7 @@ def _encode(kind: str, data: dict[str, Any], seq: int) -> _Row:
     out: dict[str, Any] = {}
     update = data.get("update")
     if known and update.__class__ is dict and (given := update.get("rawInput")) is not None:
-        row[at.RAW_INPUT] = orjson.dumps(_cut_all(given, pieces.next)).decode()  # so its pieces are the first
+        row[at.RAW_INPUT] = _dumps(_cut_all(given, pieces.next)).decode()  # so its pieces are the first
     for key, value in data.items():
         if value.__class__ is str:
             column = _TOP.get(key)
@@ -135,7 +132,7 @@ def _encode(kind: str, data: dict[str, Any], seq: int) -> _Row:
                 row[column[0]] = value
                 value = column[1]
             elif key == "timestamp":
-                value = _timestamp(row, value)
+                row[at.TIMESTAMP], value = _timestamp(value) if len(value) < _LONG else (microseconds(value), value)
             elif not known:
                 value = pieces.cut(value)
         elif value.__class__ is dict:
@@ -150,14 +147,13 @@ def _encode(kind: str, data: dict[str, Any], seq: int) -> _Row:
         out[key] = value
     if row[at.AGENT_ID] is None:
         row[at.AGENT_ID] = row[at.PARENT_TOOL_CALL_ID]
-    row[at.REST] = orjson.dumps(out).decode()
-    strings = pieces.all
-    if strings:
-        if len(strings) == 1:
-            text = strings[0]
+    row[at.REST] = _dumps(out).decode()
+    if pieces:
+        if len(pieces) == 1:
+            text = pieces[0]
         else:
-            text = "\n".join(strings)
-            row[at.TEXT_PARTS] = list(accumulate(len(piece) + 1 for piece in strings[:-1]))
+            text = "\n".join(pieces)
+            row[at.TEXT_PARTS] = list(accumulate([len(piece) + 1 for piece in pieces[:-1]]))
         if not text.isascii():
             text.encode()  # refuses surrogates
         row[at.TEXT] = text
@@ -168,25 +164,27 @@ _TWO = {f"{n:02d}": n * 1_000_000 for n in range(60)}  # seconds as they are wri
 _THREE = {f"{n:03d}": n for n in range(1000)}
 
 
-def _timestamp(row: _Row, text: str) -> Any:
-    """Times as nearly all are written: `2026-03-04T05:06:07Z`, with three or six digits more, and no more than needed.
+_LONG = 40  # characters that no time has: nothing so long is remembered
 
-    Others stay in `rest` as they are: 12:00:00.000Z does not come back from a number.
+
+@lru_cache(maxsize=1024)  # the events of one record have its time
+def _timestamp(text: str) -> tuple[int | None, Any]:
+    """Microseconds since 1970, and the mark of the column or, where that would not give it back, the text.
+
+    Nearly all times are written like `2026-03-04T05:06:07Z`, with three or six digits more and no more than needed:
+    12:00:00.000Z does not come back from a number.
     """
     minute, second, length = _minute(text[:17]), _TWO.get(text[17:19]), len(text)
     if minute is None or second is None or text[-1] != "Z":
-        row[at.TIMESTAMP] = microseconds(text)
-        return text
+        return microseconds(text), text
     if length == 20:
-        row[at.TIMESTAMP] = minute + second
-        return _TIMESTAMP
+        return minute + second, _TIMESTAMP
     thousandths = _THREE.get(text[20:23])
     millionths = 0 if length == 24 else _THREE.get(text[23:26]) if length == 27 else None
     if thousandths is None or millionths is None or text[19] != ".":
-        row[at.TIMESTAMP] = microseconds(text)
-        return text
-    row[at.TIMESTAMP] = minute + second + thousandths * 1000 + millionths
-    return _TIMESTAMP if (millionths if length == 27 else thousandths) else text
+        return microseconds(text), text
+    exact = millionths if length == 27 else thousandths
+    return minute + second + thousandths * 1000 + millionths, _TIMESTAMP if exact else text
 
 
 _is_minute = re.compile("[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:").fullmatch
@@ -204,15 +202,21 @@ def _minute(text: str) -> int | None:
     return (delta.days * 86_400 + delta.seconds) * 1_000_000
 
 
+_EXTRA = frozenset(
+    {
+        *("agentId", "exitCode", "durationMs", "delta", "injected", "stepName", "compaction"),
+        *("abandoned", "copied", "retried"),
+    }
+)
+
+
 def _extra(row: _Row, extra: dict[str, Any]) -> dict[str, Any]:
     out = dict(extra)
     for key, value in extra.items():
+        if key not in _EXTRA:
+            continue
         kind = value.__class__
-        if key == "agentId":
-            if kind is str:
-                row[at.AGENT_ID] = value
-                out[key] = _AGENT_ID
-        elif key == "exitCode":
+        if key == "exitCode":
             if kind is int and _INT_MIN <= value <= _INT_MAX:
                 row[at.EXIT_CODE] = value
                 out[key] = _EXIT_CODE
@@ -222,6 +226,10 @@ def _extra(row: _Row, extra: dict[str, Any]) -> dict[str, Any]:
                 out[key] = _DURATION
             elif kind is float and value == value and abs(value) < 1e300:
                 row[at.DURATION_MS] = value
+        elif key == "agentId":
+            if kind is str:
+                row[at.AGENT_ID] = value
+                out[key] = _AGENT_ID
         elif key == "delta":
             row[at.DELTA] = True if value else None
         elif key == "injected":
@@ -244,6 +252,8 @@ def _update(row: _Row, update: dict[str, Any], pieces: _Pieces) -> dict[str, Any
     if row[at.RAW_INPUT] is not None:
         out["rawInput"] = _INPUT
     for key, value in update.items():
+        if key == "sessionUpdate":
+            continue
         kind = value.__class__
         if kind is str:
             column = _UPDATE.get(key)
@@ -252,22 +262,22 @@ def _update(row: _Row, update: dict[str, Any], pieces: _Pieces) -> dict[str, Any
                 out[key] = column[1]
             elif key == "title":
                 out[key] = _title(row, value, pieces)
-            elif key == "message" and row[at.TYPE] == "error":
-                out[key] = pieces.cut(value)
             elif key == "scope":
                 row[at.SCOPE] = value
+            elif key == "message" and row[at.TYPE] == "error":
+                out[key] = pieces.cut(value)
             elif key == "source":
                 row[at.USAGE_SOURCE] = value
         elif key == "content":
             out[key] = _content(value, pieces)
-        elif key == "entries":
-            out[key] = [_content(entry, pieces) for entry in value] if kind is list else value
-        elif key == "locations" or key == "rawOutput":
-            if pieces.all:
-                out[key] = _cut_all(value, pieces.known)
         elif key == "usage":
             if kind is dict:
                 out[key] = _usage(row, value)
+        elif key == "locations" or key == "rawOutput":
+            if pieces:
+                out[key] = _cut_all(value, pieces.known)
+        elif key == "entries":
+            out[key] = [_content(entry, pieces) for entry in value] if kind is list else value
         elif key == "fatal" and kind is bool:
             row[at.FATAL] = value
     return out
@@ -286,19 +296,17 @@ def _title(row: _Row, title: str, pieces: _Pieces) -> Any:
 
 def _usage(row: _Row, usage: dict[str, Any]) -> dict[str, Any]:
     out = dict(usage)
-    for key, value in usage.items():
-        kind = value.__class__
-        column = _TOKENS.get(key)
-        if column is not None:
-            if kind is int and _INT_MIN <= value <= _INT_MAX:
-                row[column[0]] = value
-                out[key] = column[1]
-        elif key == "costUsd":
-            if kind is float and value == value and abs(value) < 1e300:
-                row[at.COST_USD] = value
-                out[key] = _COST
-            elif kind is int and abs(value) < 1 << 53:
-                row[at.COST_USD] = float(value)
+    for key, (column, mark) in _TOKENS.items():
+        count = usage.get(key)
+        if count.__class__ is int and _INT_MIN <= count <= _INT_MAX:
+            row[column] = count
+            out[key] = mark
+    cost = usage.get("costUsd")
+    if cost.__class__ is float and cost == cost and abs(cost) < 1e300:
+        row[at.COST_USD] = cost
+        out["costUsd"] = _COST
+    elif cost.__class__ is int and abs(cost) < 1 << 53:
+        row[at.COST_USD] = float(cost)
     return out
 
 
@@ -310,14 +318,19 @@ def _content(value: Any, pieces: _Pieces) -> Any:
         return value
     out = dict(value)
     for key, item in value.items():
+        if key == "type":
+            continue
         if item.__class__ is str:
-            if key in ("text", "newText", "oldText", "content"):
+            if key in _CUT:
                 out[key] = pieces.cut(item)
             elif key == "path":
                 out[key] = pieces.known(item)
         elif key == "content":
             out[key] = _content(item, pieces)
     return out
+
+
+_CUT = frozenset({"text", "newText", "oldText", "content"})
 
 
 def _foreign_update(update: dict[str, Any], pieces: _Pieces) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from traceflow_formats.trace import Event, TraceLine
 
 from . import columns as at
 from .encode import encode
-from .rows import to_batch
+from .rows import NEW_ROW, to_batch
 from .tables import GROUP_BYTES, GROUP_ROWS
-from .totals import Totals, TotalsCounter
+from .totals import COUNTED, Totals, TotalsCounter
 
 __all__ = ["Answers", "EventEncoder", "RowBatches"]
 
@@ -30,6 +30,8 @@ class EventEncoder:
     def __init__(self, job_id: str, trial_id: str) -> None:
         self.job_id = job_id
         self.trial_id = trial_id
+        self._new = NEW_ROW.copy()
+        self._new[at.JOB_ID], self._new[at.TRIAL_ID] = job_id, trial_id
         self._steps = Steps()
         self._answers = Answers()
         self._counter = TotalsCounter()
@@ -37,8 +39,9 @@ class EventEncoder:
 
     def rows(
         self, events: Iterable[Event | TraceLine], refused: Callable[[TraceflowError], None] | None = None
-    ) -> Iterator[list[Any]]:
-        """The rows of events, as they come. Events are numbered from 0, lines of a trace keep their position.
+    ) -> Iterator[list[list[Any]]]:
+        """The rows of events, some at a time, as they come. Events are numbered from 0, lines of a trace keep their
+        position.
 
         With `refused` an event that cannot be written is told to it and left out; without it the error is raised
         soon after.
@@ -52,33 +55,31 @@ class EventEncoder:
                 some.extend(islice(source, few))  # one kind of work at a time suits the caches: a tenth of an import
             finally:  # what comes before a failure of the source counts
                 rows = self._rows(some, refused or failed.append)
-                yield from rows
+                yield rows
             if failed:
                 raise failed[0]
             if len(some) < few:
                 return
-            size = sum(len(row[at.TEXT]) + len(row[at.REST]) for row in rows)
-            few = min(few * 2, _MOST) if size < _LARGE else max(1, few // 4)
+            few = min(few * 2, _MOST) if _size(rows) < _LARGE else max(1, few // 4)
 
     def _rows(self, events: list[Event | TraceLine], refused: Callable[[TraceflowError], None]) -> list[list[Any]]:
-        job_id, trial_id = self.job_id, self.trial_id
         events, rows = self._encoded(events, refused)
-        places = list(map(self._steps.place, events))
-        for event, row, place in zip(events, rows, places, strict=True):
-            row[at.JOB_ID] = job_id
-            row[at.TRIAL_ID] = trial_id
+        counter, answers = self._counter, self._answers
+        counter.events += len(rows)
+        for event, row, place in zip(events, rows, list(map(self._steps.place, events)), strict=True):
             if place is not None:
                 row[at.STEP_ID] = place.step
             if row[at.TOOL_CALL_ID] is not None:
-                self._answers.add(event, row)
-            self._counter.add(event, row, place)
+                answers.add(event, row)
+            if place is None or place.opens or row[at.TYPE] in COUNTED:
+                counter.add(event, row, place)
         return rows
 
     def _encoded(
         self, events: list[Event | TraceLine], refused: Callable[[TraceflowError], None]
     ) -> tuple[list[Event | TraceLine], list[list[Any]]]:
         """The events that can be written, and their rows."""
-        kept, rows = [], []
+        kept, rows, new = [], [], self._new
         for event in events:
             if event.__class__ is TraceLine:
                 seq = event.seq
@@ -86,7 +87,7 @@ class EventEncoder:
                 seq = self._seq
                 self._seq += 1
             try:
-                row = encode(event, seq)
+                row = encode(event, seq, new)
             except TraceflowError as error:
                 refused(error)
                 continue
@@ -99,6 +100,11 @@ class EventEncoder:
         return self._counter.totals()
 
 
+def _size(rows: list[list[Any]]) -> int:
+    """Characters of the texts of rows, which are nearly all of their bytes."""
+    return sum([len(row[at.TEXT]) + len(row[at.REST]) for row in rows])
+
+
 class RowBatches:
     """Gathers rows, of one trial or of many, into Arrow batches of 1,024 rows; fewer where those are over 16 MiB."""
 
@@ -108,14 +114,25 @@ class RowBatches:
         self._rows: list[list[Any]] = []
         self._size = 0
 
-    def extend(self, rows: Iterable[list[Any]]) -> None:
-        """Take in rows. What `rows` raises is raised; those before it are taken in."""
-        for row in rows:
-            self._rows.append(row)
-            self.count += 1
-            self._size += len(row[at.TEXT]) + len(row[at.REST])
-            if len(self._rows) >= GROUP_ROWS or self._size >= GROUP_BYTES:
-                self.flush()
+    def extend(self, rows: Iterable[list[list[Any]]]) -> None:
+        """Take in rows, some at a time. What `rows` raises is raised; those before it are taken in."""
+        for some in rows:
+            size = _size(some)
+            self.count += len(some)
+            if size < _LARGE:
+                room = GROUP_ROWS - len(self._rows)
+                self._take(some[:room], size)
+                if len(some) > room:
+                    self._take(some[room:], _size(some[room:]))
+            else:
+                for row in some:
+                    self._take([row], _size([row]))
+
+    def _take(self, rows: list[list[Any]], size: int) -> None:
+        self._rows += rows
+        self._size += size
+        if len(self._rows) >= GROUP_ROWS or self._size >= GROUP_BYTES:
+            self.flush()
 
     def flush(self) -> None:
         """Hand on what is left."""
@@ -167,11 +184,11 @@ class Answers:
         step, call = waiting[-1]
         if not result:
             return call
-        at = next(n for n, (other, _) in enumerate(waiting) if other == step)
-        call = waiting.pop(at)[1]
-        if not waiting:
+        if len(waiting) == 1:
             del self._waiting[key]
-        return call
+            return call
+        at = next(n for n, (other, _) in enumerate(waiting) if other == step)
+        return waiting.pop(at)[1]
 
 
 _Key = tuple[str | None, str]

@@ -16,8 +16,9 @@ from traceflow_formats.trace import Event, TraceLine
 
 from . import columns as at
 
-__all__ = ["Totals", "TotalsCounter"]
+__all__ = ["COUNTED", "Totals", "TotalsCounter"]
 
+COUNTED = frozenset({"usage", "tool_call", "tool_call_update"})  # what counts also where it opens no step
 _NO_CALL = frozenset({"prompt", "user_message_chunk", "tool_call_update", "error"})  # what opens other steps
 _REPEATED = 64  # model calls per agent whose usage may still be said again
 
@@ -63,15 +64,15 @@ def _paired(row: list[Any]) -> bool:
 
 
 class TotalsCounter:
-    """Takes each event of one trial with its row and its step."""
+    """Takes the events of one trial, each with its row and its step: those that are `COUNTED`, that open a step or
+    that are in none. `events` is how many there are, which the caller counts."""
 
     def __init__(self) -> None:
-        self._events = 0
+        self.events = 0
         self._agents: dict[str | None, _Agent] = {}
         self._gateway = Sums()
 
     def add(self, event: Event | TraceLine, row: list[Any], place: Place | None) -> None:
-        self._events += 1
         kind = row[at.TYPE]
         if place is None:
             if kind == "usage":
@@ -137,7 +138,7 @@ class TotalsCounter:
         tallies = [tally for agent in agents for tally in agent.tallies.values()]
         found = self._gateway_totals() if self._gateway.calls else self._counted(agents)
         return Totals(
-            self._events,
+            self.events,
             sum(agent.steps for agent in agents),
             sum(tally.model_calls for tally in tallies),
             sum(tally.tool_calls for tally in tallies),

@@ -121,8 +121,8 @@ class JobWriter:
         self.add_rows(trial_id, encoder.rows(events))
         return encoder.totals()
 
-    def add_rows(self, trial_id: str, rows: Iterable[list[Any]]) -> None:
-        """The same for rows that an EventEncoder makes; its totals are the caller's to ask for."""
+    def add_rows(self, trial_id: str, rows: Iterable[list[list[Any]]]) -> None:
+        """The same for rows as an EventEncoder makes them, some at a time; its totals are the caller's to ask for."""
         self._begin_events(trial_id)
         before = self._event_rows.count
         try:

@@ -26,6 +26,7 @@ NAME = "claude-code"
 _NOT_ROOTS = ("journal.jsonl", "history.jsonl")
 _META_BYTES = 1 << 20
 _FIRST_LINES = 20
+_FEW_LINES = 6  # most sessions show in these what they are
 _ROW_BYTES = 1 << 20
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}").fullmatch
 
@@ -121,7 +122,9 @@ def _jsonl_files(folder: Path) -> Iterator[Path]:
 
 
 def _is_root(path: Path) -> bool:
-    return not path.name.startswith("agent-") and path.name not in _NOT_ROOTS and is_session(head_records(path))
+    if path.name.startswith("agent-") or path.name in _NOT_ROOTS:
+        return False
+    return is_session(head_records(path, _FEW_LINES)) or is_session(head_records(path))
 
 
 class _Neighbours:
@@ -130,7 +133,8 @@ class _Neighbours:
     def __init__(self, folder: Path) -> None:
         self.agents: dict[str, list[Path]] = {}
         alike: dict[tuple[str, str], dict[str, Path]] = {}  # first row's uuid and time -> its sessions
-        for path in _jsonl_files(folder):
+        paths = list(_jsonl_files(folder))
+        for path in paths if len(paths) > 1 else ():
             records = _first_rows(path)
             session = _first(records, "sessionId") or ""
             if path.name.startswith("agent-"):

@@ -48,8 +48,10 @@ class History:
 
 # The beginning of a row as Claude Code writes it; a row that begins otherwise is read in full.
 _HEAD = re.compile(rb'\{"parentUuid": ?"([^"\\]+)", ?"isSidechain": ?false,').match
+_ROW = b'{"parentUuid":"%b","isSidechain":false,'
 _UUID_AT = re.compile(rb'"uuid": ?"([^"\\]+)"').search
 _NEAR = 600
+_UUID_KEY, _UUID_LENGTH, _END = b'"uuid":"', 36, 120
 
 
 def record_of(line: bytes) -> dict[str, Any] | None:
@@ -232,7 +234,18 @@ def first_pass(read: Callable[[], Iterable[bytes]], copied_from: frozenset[int] 
 def _is_one_line(lines: Iterable[bytes]) -> bool:
     """Whether each row of a file simply goes on from the row before it: no branch, no row written again."""
     last: bytes | None = None
+    follows = b"\n"  # how a row begins that goes on from the last, as Claude Code writes it
     for line in lines:
+        if line.startswith(follows):
+            at = line.find(_UUID_KEY, -_END)
+            if at < 0:
+                at = line.rfind(_UUID_KEY)
+            start = at + len(_UUID_KEY)
+            end = start + _UUID_LENGTH
+            if at > 0 and line[end : end + 1] == b'"':
+                last = line[start:end]
+                follows = _ROW % last
+                continue
         head = _HEAD(line)
         if head is None:
             if b'"parentUuid"' not in line and b'"uuid"' not in line:
@@ -255,6 +268,7 @@ def _is_one_line(lines: Iterable[bytes]) -> bool:
             if found is None:
                 return False
             last = found[1]
+        follows = _ROW % last
     return True
 
 
