@@ -27,13 +27,12 @@ BUCKETS = 1 << BUCKET_BITS
 FACTOR = 0x9E3779B1  # multiplicative hashing: the high bits of the product
 MIX_SHIFT, MIX = 15, 0x85EBCA77  # once more, since the last byte of a gram reaches the high bits of one product only
 
-_LOWER = bytes(range(65)) + bytes(range(97, 123)) + bytes(range(91, 256))
 _KELVIN, _LONG_S = "\u212a".encode(), "\u017f".encode()
 
 
 def lower(data: bytes) -> bytes:
     """UTF-8 with the ASCII letters small; places stay what they are."""
-    return data.translate(_LOWER)
+    return data.lower()
 
 
 def folds_odd(data: bytes) -> bool:
@@ -45,7 +44,7 @@ def folds_odd(data: bytes) -> bool:
 
 def fold(data: bytes) -> bytes:
     """UTF-8 as the index has it."""
-    out = data.translate(_LOWER)
+    out = data.lower()
     return out.replace(_LONG_S, b"s").replace(_KELVIN, b"k") if folds_odd(out) else out
 
 

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import zstandard
 
 from .backend import Backend
-from .grams import BUCKET_BITS, BUCKETS, FACTOR, GRAM, MIX, MIX_SHIFT, fold
+from .grams import BUCKET_BITS, BUCKETS, FACTOR, GRAM, MIX, MIX_SHIFT, buckets, fold
 from .grep_index import COLUMNS, FRAME_BUCKETS, MAGIC, NAME, SEGMENT_BLOCKS, VERSION
 from .manifest import Manifest, StoredObject
 from .tables import TableWriter
@@ -31,9 +31,10 @@ __all__ = ["GrepIndexObject", "GrepIndexWriter", "block_grams", "build_index"]
 
 _BITMAP = BUCKETS // 8
 _ALL = b"\xff" * _BITMAP
-_NONE = bytes(_BITMAP)
+_REST = 2 * GRAM + GRAM - 1  # bytes at the end in which words may begin that make no pair
 _PART = 4 << 20  # bytes of text that are hashed at once
 _LEVEL = 3
+_COUNTED = 128  # blocks that are counted together
 _TRIAL = ("trial_id", "trial_name", "task_name", "agent", "model", "event_offset", "n_events")
 _OPTIONS = pc.InversePermutationOptions(max_index=BUCKETS - 1, output_type=pa.int32())
 
@@ -66,18 +67,29 @@ def _grams(data: bytes) -> bytes:
     buffer = pa.py_buffer(data)
     hashes = []
     for start in range(GRAM):
-        count = (len(data) - start) // GRAM
+        count = (len(data) - start) // GRAM & ~1  # two words at a time where that is the same
         if count > 0:
             words = pa.Array.from_buffers(pa.uint32(), count, [None, buffer.slice(start, count * GRAM)])
             product = pc.multiply(words, _uint(FACTOR))
-            product = pc.multiply(pc.bit_wise_xor(product, pc.shift_right(product, _uint(MIX_SHIFT))), _uint(MIX))
+            shifted = pc.shift_right(product, _uint(MIX_SHIFT))
+            mixed = pc.bit_wise_xor(_viewed(product, pa.uint64()), _viewed(shifted, pa.uint64()))
+            product = pc.multiply(_viewed(mixed, pa.uint32()), _uint(MIX))
             hashes.append(pc.shift_right(product, _uint(32 - BUCKET_BITS)).view(pa.int32()))
-    if not hashes:
-        return _NONE
-    scattered = pc.call_function("inverse_permutation", [pa.chunked_array(hashes)], _OPTIONS).combine_chunks()
-    if not scattered.null_count:
-        return _ALL
-    return scattered.buffers()[0][:_BITMAP].to_pybytes()  # type: ignore[no-any-return]
+    found = bytearray(_BITMAP)
+    if hashes:
+        scattered = pc.call_function("inverse_permutation", [pa.chunked_array(hashes)], _OPTIONS).combine_chunks()
+        if not scattered.null_count:
+            return _ALL
+        found[:] = memoryview(scattered.buffers()[0])[:_BITMAP]
+    for number in buckets(data[-_REST:]):  # the last words
+        found[number >> 3] |= 1 << (number & 7)
+    return bytes(found)
+
+
+def _viewed(numbers: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The same bytes as numbers of another width."""
+    buffer = numbers.buffers()[1]
+    return pa.Array.from_buffers(kind, len(numbers) * numbers.type.bit_width // kind.bit_width, [None, buffer])
 
 
 def _uint(number: int) -> pa.Scalar:
@@ -202,22 +214,32 @@ class _Digesting:
 
 
 def _by_bucket(bitmaps: list[bytes]) -> memoryview:
-    """The bitmaps of blocks turned: for each bucket a bit for each block. What nearly all blocks have, all have."""
-    groups: list[pa.Array] = []
-    count = pa.repeat(pa.scalar(0, pa.uint8()), BUCKETS)  # of 256 blocks all is 0, and their bits are full without it
+    """The bitmaps of blocks turned: for each bucket a bit for each block. What nearly all blocks have, all have.
+
+    Eight buckets are worked on at once: one of the eight bytes of a number is one of them.
+    """
+    groups: list[pa.Array] = []  # for eight blocks each a byte for each bucket
+    counts: list[pa.Array] = []  # how many of so many blocks have it: no byte runs over
+    spread = pa.array([sum((byte >> bit & 1) << 8 * bit for bit in range(8)) for byte in range(256)], pa.uint64())
     for number, bitmap in enumerate(bitmaps):
-        bits = pa.Array.from_buffers(pa.bool_(), BUCKETS, [None, pa.py_buffer(bitmap)]).cast(pa.uint8())
-        count = pc.add(count, bits)
+        bits = spread.take(pa.Array.from_buffers(pa.uint8(), _BITMAP, [None, pa.py_buffer(bitmap)]))
+        if number % _COUNTED:
+            counts[-1] = pc.add(counts[-1], bits)
+        else:
+            counts.append(bits)
         if number % 8:
-            groups[-1] = pc.bit_wise_or(groups[-1], pc.shift_left(bits, pa.scalar(number % 8, pa.uint8())))
+            groups[-1] = pc.bit_wise_or(groups[-1], pc.shift_left(bits, pa.scalar(number % 8, pa.uint64())))
         else:
             groups.append(bits)
-    nearly = pc.greater(count, pa.scalar(len(bitmaps) * 15 // 16, pa.uint8()))
+    count = _viewed(counts[0], pa.uint8())
+    for more in counts[1:]:
+        count = pc.add(count, _viewed(more, pa.uint8()))  # of 256 blocks all is 0, and their bits are full without it
+    least = len(bitmaps) * 15 // 16
+    nearly = bytes(count.buffers()[1][:BUCKETS]).translate(bytes(least + 1) + b"\xff" * (255 - least))
+    full = pa.Array.from_buffers(pa.uint64(), _BITMAP, [None, pa.py_buffer(nearly)])
     out = bytearray(BUCKETS * len(groups))
-    full = pa.scalar(0xFF, pa.uint8())
     for number, group in enumerate(groups):
-        whole = pc.if_else(nearly, full, group)
-        out[number :: len(groups)] = memoryview(whole.buffers()[1])[:BUCKETS]
+        out[number :: len(groups)] = memoryview(pc.bit_wise_or(group, full).buffers()[1])[:BUCKETS]
     return memoryview(out)
 
 
