@@ -219,7 +219,7 @@ def test_the_engine_and_re2_agree_on_what_matches(
     hits = list(grep(store, pattern, **how))
     assert all(hit.spans for hit in hits)
     matches = trace_matcher(pattern, **how)
-    seqs = [seq for seq, text in enumerate(texts) if matches("", text, None)]
+    seqs = [seq for seq, text in enumerate(texts) if matches(text, text, None)]  # an empty type would match `^$`
     assert [hit.seq for hit in hits] == seqs
     assert sum(row.matches for row in grep_counts(store, pattern, **how)) == len(seqs)
     groups = job_grep(store, job, pattern, **how)
