@@ -28,10 +28,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
 _KNOWN = frozenset(TYPES)
 _FEW = 16  # pieces that are compared one by one; a text is hashed only where there are more
-_Column = tuple[int, orjson.Fragment]  # its place in a row, and its mark in `rest`
+_FACTS = frozenset({"timestamp", "extra", "_prompt"})  # they are no text, or it has been cut out
+_Row = list[Any]
+_dumps = orjson.dumps
 
 
-def _columns(names: dict[str, str]) -> dict[str, _Column]:
+def _columns(names: dict[str, str]) -> dict[str, tuple[int, orjson.Fragment]]:
+    """For each key its column's place in a row, and the column's mark in `rest`."""
     return {key: (getattr(at, name.upper()), _FRAGMENTS[name]) for key, name in names.items()}
 
 
@@ -43,13 +46,10 @@ _TOP = _columns(
         "parentToolCallId": "parent_tool_call_id",
     }
 )
-_UPDATE = _columns({"toolCallId": "tool_call_id", "toolName": "tool_name", "kind": "kind", "status": "status"})
 _TOKENS = _columns(
     {"promptTokens": "prompt_tokens", "completionTokens": "completion_tokens", "cachedTokens": "cached_tokens"}
 )
 _AGENT_ID, _EXIT_CODE, _TITLE, _COST = (_FRAGMENTS[name] for name in ("agent_id", "exit_code", "title", "cost_usd"))
-_Row = list[Any]
-_dumps = orjson.dumps
 
 
 class _Pieces(list[str]):
@@ -120,31 +120,29 @@ def _encode(kind: str, data: dict[str, Any], seq: int, row: _Row) -> _Row:
     row[at.SEQ] = seq
     row[at.TYPE] = kind
     pieces = _Pieces()
-    known = kind in _KNOWN
-    out: dict[str, Any] = {}
-    update = data.get("update")
-    if known and update.__class__ is dict and (given := update.get("rawInput")) is not None:
-        row[at.RAW_INPUT] = _dumps(_cut_all(given, pieces.next)).decode()  # so its pieces are the first
-    for key, value in data.items():
+    out = data.copy()
+    for key, (column, mark) in _TOP.items():
+        value = data.get(key)
         if value.__class__ is str:
-            column = _TOP.get(key)
-            if column is not None:
-                row[column[0]] = value
-                value = column[1]
-            elif key == "timestamp":
-                row[at.TIMESTAMP], value = _timestamp(value) if len(value) < _LONG else (microseconds(value), value)
-            elif not known:
-                value = pieces.cut(value)
-        elif value.__class__ is dict:
-            if key == "update":
-                value = _update(row, value, pieces) if known else _foreign_update(value, pieces)
-            elif key == "extra":
-                value = _extra(row, value)
-            elif key == "_prompt":
-                value = {k: pieces.cut(v) if k == "text" and v.__class__ is str else v for k, v in value.items()}
-            elif not known:
-                value = _cut_all(value, pieces.cut)
-        out[key] = value
+            row[column] = value
+            out[key] = mark
+    time, extra = data.get("timestamp"), data.get("extra")
+    if time.__class__ is str:
+        row[at.TIMESTAMP], out["timestamp"] = _timestamp(time) if len(time) < _LONG else (microseconds(time), time)
+    if extra.__class__ is dict and not _EXTRA.isdisjoint(extra):
+        out["extra"] = _extra(row, extra)
+    update, prompt = data.get("update"), data.get("_prompt")
+    if prompt.__class__ is dict and prompt.get("text").__class__ is str:
+        out["_prompt"] = {**prompt, "text": pieces.cut(prompt["text"])}
+    if kind in _KNOWN:
+        if update.__class__ is dict:
+            out["update"] = _update(row, update, pieces)
+    else:  # nothing is known of it, so all its strings are its text
+        for key, value in data.items():
+            if key == "update" and value.__class__ is dict:
+                out[key] = {k: v if k == "sessionUpdate" else _cut_all(v, pieces.cut) for k, v in value.items()}
+            elif out[key] is value and (value.__class__ is str or value.__class__ is dict) and key not in _FACTS:
+                out[key] = _cut_all(value, pieces.cut)
     if row[at.AGENT_ID] is None:
         row[at.AGENT_ID] = row[at.PARENT_TOOL_CALL_ID]
     row[at.REST] = _dumps(out).decode()
@@ -248,42 +246,25 @@ def _extra(row: _Row, extra: dict[str, Any]) -> dict[str, Any]:
 
 
 def _update(row: _Row, update: dict[str, Any], pieces: _Pieces) -> dict[str, Any]:
-    out = dict(update)
-    if row[at.RAW_INPUT] is not None:
+    out = update.copy()
+    given = update.get("rawInput")
+    if given is not None:  # first, so that its pieces are the first
+        row[at.RAW_INPUT] = _dumps(_cut_all(given, pieces.next)).decode()
         out["rawInput"] = _INPUT
     for key, value in update.items():
-        if key == "sessionUpdate":
-            continue
-        kind = value.__class__
-        if kind is str:
-            column = _UPDATE.get(key)
-            if column is not None:
-                row[column[0]] = value
-                out[key] = column[1]
-            elif key == "title":
-                out[key] = _title(row, value, pieces)
-            elif key == "scope":
-                row[at.SCOPE] = value
-            elif key == "message" and row[at.TYPE] == "error":
-                out[key] = pieces.cut(value)
-            elif key == "source":
-                row[at.USAGE_SOURCE] = value
-        elif key == "content":
-            out[key] = _content(value, pieces)
-        elif key == "usage":
-            if kind is dict:
-                out[key] = _usage(row, value)
-        elif key == "locations" or key == "rawOutput":
-            if pieces:
-                out[key] = _cut_all(value, pieces.known)
-        elif key == "entries":
-            out[key] = [_content(entry, pieces) for entry in value] if kind is list else value
-        elif key == "fatal" and kind is bool:
-            row[at.FATAL] = value
+        lies = _UPDATE.get(key)
+        if lies.__class__ is tuple:
+            if value.__class__ is str:
+                row[lies[0]] = value
+                out[key] = lies[1]
+        elif lies is not None:
+            out[key] = lies(row, value, pieces)
     return out
 
 
-def _title(row: _Row, title: str, pieces: _Pieces) -> Any:
+def _title(row: _Row, title: Any, pieces: _Pieces) -> Any:
+    if title.__class__ is not str:
+        return title
     row[at.TITLE] = title[:TITLE_LENGTH]
     if len(title) <= TITLE_LENGTH:
         return _TITLE
@@ -294,8 +275,10 @@ def _title(row: _Row, title: str, pieces: _Pieces) -> Any:
     return title
 
 
-def _usage(row: _Row, usage: dict[str, Any]) -> dict[str, Any]:
-    out = dict(usage)
+def _usage(row: _Row, usage: Any, _: _Pieces) -> Any:
+    if usage.__class__ is not dict:
+        return usage
+    out = usage.copy()
     for key, (column, mark) in _TOKENS.items():
         count = usage.get(key)
         if count.__class__ is int and _INT_MIN <= count <= _INT_MAX:
@@ -308,6 +291,40 @@ def _usage(row: _Row, usage: dict[str, Any]) -> dict[str, Any]:
     elif cost.__class__ is int and abs(cost) < 1 << 53:
         row[at.COST_USD] = float(cost)
     return out
+
+
+def _scope(row: _Row, scope: Any, _: _Pieces) -> Any:
+    if scope.__class__ is str:
+        row[at.SCOPE] = scope
+    return scope
+
+
+def _source(row: _Row, source: Any, _: _Pieces) -> Any:
+    if source.__class__ is str:
+        row[at.USAGE_SOURCE] = source
+    return source
+
+
+def _fatal(row: _Row, fatal: Any, _: _Pieces) -> Any:
+    if fatal.__class__ is bool:
+        row[at.FATAL] = fatal
+    return fatal
+
+
+def _message(row: _Row, message: Any, pieces: _Pieces) -> Any:
+    return pieces.cut(message) if message.__class__ is str and row[at.TYPE] == "error" else message
+
+
+def _known(_: _Row, value: Any, pieces: _Pieces) -> Any:
+    return _cut_all(value, pieces.known) if pieces else value
+
+
+def _entries(_: _Row, entries: Any, pieces: _Pieces) -> Any:
+    return [_content(entry, pieces) for entry in entries] if entries.__class__ is list else entries
+
+
+def _blocks(_: _Row, content: Any, pieces: _Pieces) -> Any:
+    return _content(content, pieces)
 
 
 def _content(value: Any, pieces: _Pieces) -> Any:
@@ -333,20 +350,30 @@ def _content(value: Any, pieces: _Pieces) -> Any:
 _CUT = frozenset({"text", "newText", "oldText", "content"})
 
 
-def _foreign_update(update: dict[str, Any], pieces: _Pieces) -> dict[str, Any]:
-    """Of a type that is not ours nothing is known, so all its strings are its text."""
-    return {k: v if k == "sessionUpdate" else _cut_all(v, pieces.cut) for k, v in update.items()}
+# What becomes of a member of `update`: text that has a column, or a function that fills the columns and returns what
+# stays in `rest`. Others stay as they are.
+_UPDATE: dict[str, Any] = {
+    **_columns({"toolCallId": "tool_call_id", "toolName": "tool_name", "kind": "kind", "status": "status"}),
+    "title": _title,
+    "content": _blocks,
+    "usage": _usage,
+    "locations": _known,
+    "rawOutput": _known,
+    "entries": _entries,
+    "scope": _scope,
+    "source": _source,
+    "message": _message,
+    "fatal": _fatal,
+}
 
 
 def _cut_all(value: Any, cut: Callable[[str], Any]) -> Any:
     kind = value.__class__
-    if kind is str:
-        return cut(value)
     if kind is dict:
-        return {key: _cut_all(item, cut) for key, item in value.items()}
+        return {key: cut(item) if item.__class__ is str else _cut_all(item, cut) for key, item in value.items()}
     if kind is list:
-        return [_cut_all(item, cut) for item in value]
-    return value
+        return [cut(item) if item.__class__ is str else _cut_all(item, cut) for item in value]
+    return cut(value) if kind is str else value
 
 
 def _tame(value: Any, depth: int) -> Any:
