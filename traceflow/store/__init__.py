@@ -5,8 +5,9 @@ Names are imported when they are asked for: a search that the index answers need
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..lazily import from_modules
 
 if TYPE_CHECKING:
     from .care import GcReport, Problem, StoreInfo, VerifyReport
@@ -46,31 +47,28 @@ __all__ = [
     "stored_row",
 ]
 
-_PLACES = {
-    "Dataset": "datasets",
-    "DatasetFile": "datasets",
-    "EventEncoder": "encoder",
-    "FileTable": "filetable",
-    "Manifest": "manifest",
-    "StoredObject": "manifest",
-    "Packed": "packs",
-    "PackReader": "packs",
-    "FileRow": "reading",
-    "SCHEMA_VERSION": "layout",
-    "GcReport": "care",
-    "Problem": "care",
-    "Store": "store",
-    "StoreInfo": "care",
-    "VerifyReport": "care",
-    "JobRewriter": "swap",
-    "stored_row": "swap",
-    "Totals": "totals",
-    "TraceReader": "tracereader",
-    "JobWriter": "writer",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_PLACES[name]}", __name__), name)
+__getattr__ = from_modules(
+    __name__,
+    {
+        "Dataset": "datasets",
+        "DatasetFile": "datasets",
+        "EventEncoder": "encoder",
+        "FileTable": "filetable",
+        "Manifest": "manifest",
+        "StoredObject": "manifest",
+        "Packed": "packs",
+        "PackReader": "packs",
+        "FileRow": "reading",
+        "SCHEMA_VERSION": "layout",
+        "GcReport": "care",
+        "Problem": "care",
+        "Store": "store",
+        "StoreInfo": "care",
+        "VerifyReport": "care",
+        "JobRewriter": "swap",
+        "stored_row": "swap",
+        "Totals": "totals",
+        "TraceReader": "tracereader",
+        "JobWriter": "writer",
+    },
+)

@@ -25,9 +25,10 @@ def as_metrics(usage: Any) -> dict[str, Any]:
         return out
     for name, field in _NAMES.items():
         count = usage.get(name)
-        if type(count) is int and 0 <= count < _LARGEST:
-            out[field] = count
-        elif type(count) is float and count.is_integer() and 0 <= count < _LARGEST:
+        if count.__class__ is int:
+            if 0 <= count < _LARGEST:
+                out[field] = count
+        elif count.__class__ is float and count.is_integer() and 0 <= count < _LARGEST:
             out[field] = int(count)
     if (cost := cost_of(usage)) is not None:
         out["cost_usd"] = cost
@@ -40,7 +41,7 @@ def as_metrics(usage: Any) -> dict[str, Any]:
 def cost_of(usage: dict[str, Any]) -> float | None:
     """The price that a usage object states, if any."""
     cost = usage.get("costUsd")
-    if isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < 1e12:
+    if (cost.__class__ is float or cost.__class__ is int) and 0 <= cost < 1e12:
         return float(cost)
     return None
 
