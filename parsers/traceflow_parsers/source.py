@@ -11,6 +11,7 @@ import codecs
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +67,9 @@ class Parse:
 
     def __iter__(self) -> Iterator[Event]:
         parser = self._parser
-        feed = parser.feed
         for item in self.source.inputs:
             parser.begin(item.part)
-            for line in item.lines():
-                yield from feed(line)
+            yield from chain.from_iterable(map(parser.feed, item.lines()))
         yield from parser.finish()
 
 

@@ -8,7 +8,6 @@ only so many trials under way that neither memory nor spool grow with the job.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -19,17 +18,19 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 from traceflow_formats.errors import TraceflowError
 
 from ..store import JobWriter, Totals
 from .parse import Parsing, TrialTask
+
+if TYPE_CHECKING:  # most jobs are parsed here
+    from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
 
 __all__ = ["ParsedTrials", "Workers", "parsed_trials", "usable_cpus"]
 
@@ -147,6 +148,8 @@ class Workers:
             self._spool = None
 
     def _start(self) -> None:
+        import multiprocessing
+
         if self._workers:
             return
         self._spool = tempfile.TemporaryDirectory(prefix="traceflow-parse-")
@@ -236,6 +239,8 @@ class ParsedStream:
 
     def _collect(self, timeout: float | None) -> None:
         """Take the answers that are there; with no timeout wait for one."""
+        from multiprocessing.connection import wait
+
         busy = [w for w in self._workers if w.pending]
         for pipe in wait([w.pipe for w in busy], timeout):
             worker = next(w for w in busy if w.pipe is pipe)

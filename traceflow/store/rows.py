@@ -122,9 +122,9 @@ def to_batch(rows: Sequence[list[Any]]) -> pa.RecordBatch:
 
 def _array(values: tuple[Any, ...], kind: pa.DataType) -> pa.Array:
     count = len(values)
-    if count and values[0] is None and values.count(None) == count:  # most columns of most batches
-        return _nulls(kind, count)
     try:
+        if count and values[0] is values[-1] and values.count(values[0]) == count:  # most columns of most batches
+            return _nulls(kind, count) if values[0] is None else pa.repeat(pa.scalar(values[0], kind), count)
         return pa.array(values, kind)
     except UnicodeEncodeError:  # the last resort: parsers give valid text
         return pa.array([v if v is None else clean_text(v)[0] for v in values], kind)
