@@ -4,22 +4,31 @@ Nothing here needs an engine, so that a search for something rare is done before
 store, job or pattern that this cannot answer is left to `scan`; both give the same hits in the same order.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
 
 import re2
 
-from traceflow.store.backend import Backend
-from traceflow.store.grep_index import BadIndexError, GrepIndex, IndexedTrial
-from traceflow.store.manifest import Manifest
+from traceflow.lean_typing import TYPE_CHECKING, NamedTuple
+from traceflow.store.grep_index import BadIndexError
 from traceflow.store.pages import BadPageError, read_numbers, read_strings, split_page, text_page
 
 from .hits import Hit
-from .literals import ANY_TEXT, AllOf, Condition, literals_of
+from .literals import ANY_TEXT, AllOf, literals_of
 from .pattern import Pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from typing import Any
+
+    from traceflow.store.backend import Backend
+    from traceflow.store.grep_index import GrepIndex, IndexedTrial
+    from traceflow.store.manifest import Manifest
+
+    from .literals import Condition
 
 __all__ = ["UNUSABLE", "BlockSearch", "Blocks", "Row", "in_order"]
 

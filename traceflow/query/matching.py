@@ -10,25 +10,31 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
 
 from traceflow_formats.errors import TraceflowError
 
-from traceflow.store.grep_index import BadIndexError, GrepIndex, IndexedTrial, open_index
-from traceflow.store.manifest import Manifest
-from traceflow.store.store import Store
+from traceflow.lean_typing import TYPE_CHECKING
+from traceflow.store.grep_index import BadIndexError, open_index
 
-from .blocks import UNUSABLE, Blocks, BlockSearch, Row, in_order
-from .hits import Hit, TrialCount, TrialHits
-from .literals import ANY_TEXT, Condition, looks_around, required
+from .blocks import UNUSABLE, Blocks, BlockSearch, in_order
+from .hits import TrialCount, TrialHits
+from .literals import ANY_TEXT, looks_around, required
 from .pattern import Pattern
 
 if TYPE_CHECKING:
-    from traceflow.store.reading import Matches
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any
 
+    from traceflow.store.grep_index import GrepIndex, IndexedTrial
+    from traceflow.store.manifest import Manifest
+    from traceflow.store.reading import Matches
+    from traceflow.store.store import Store
+
+    from .blocks import Row
+    from .hits import Hit
+    from .literals import Condition
     from .scan import ScannedJob
 
 __all__ = ["Scope", "grep", "grep_counts", "job_grep", "trace_matcher"]

@@ -5,22 +5,32 @@ timeout redis            events with either word, those with both and with the r
 timeout -docker          none that has the word
 """
 
+from __future__ import annotations
+
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Self
 
 from traceflow_formats.errors import TraceflowError
 
-from traceflow.store.manifest import Manifest
-from traceflow.store.store import Store
+from traceflow.lean_typing import TYPE_CHECKING, NamedTuple
 
 from .blocks import UNUSABLE
-from .hits import Hit
 from .matching import Scope
 from .pattern import Pattern
-from .postings import JobWords, open_words
+from .postings import open_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Self
+
+    from traceflow.store.manifest import Manifest
+    from traceflow.store.store import Store
+
+    from .hits import Hit
+    from .postings import JobWords
+
+    _Progress = Callable[[int, str], None]
 
 __all__ = ["Found", "Query", "index_jobs", "search", "snippet"]
 
@@ -31,7 +41,6 @@ _SNIPPET = 160  # characters
 _MAX_LENGTH = 512
 _GAP = r"[^\pL\pN_]"
 _PART = re.compile(r'(-?)(?:"([^"]*)"?|(\S+))')
-_Progress = Callable[[int, str], None]
 
 
 class Found(NamedTuple):

@@ -5,10 +5,11 @@ Names are imported when they are asked for: a search that the index answers need
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from traceflow.lean_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from .care import GcReport, Problem, StoreInfo, VerifyReport
     from .datasets import Dataset, DatasetFile
     from .encoder import EventEncoder
@@ -73,4 +74,6 @@ _PLACES = {
 def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(f".{_PLACES[name]}", __name__), name)
