@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["UNUSABLE", "BlockSearch", "Blocks", "Row", "in_order"]
 
 _AHEAD = 48  # blocks in hand at once, where threads read them
-_WORTH = 6  # blocks that are worth a thread
+_WORTH = 2  # blocks for each thread that are worth starting them
 _ROWS = 8
 UNUSABLE = (BadIndexError, BadPageError, ValueError)  # what a damaged index or page may raise
 
@@ -182,10 +182,12 @@ class BlockSearch(Blocks):
         """The events of a block that match. Threads may call it."""
         rows = self._index.rows[block]
         page = text_page(self._chunk("text", block), rows)
-        if self._literal and self._find(page) is None:
+        at = _first(self._find(page)) if self._literal else 0
+        if at < 0:
             return []  # most blocks that cannot be told from the right ones end here
         bounds = split_page(page, rows)
-        at = self._next(page, bounds, 0)
+        if not self._literal:
+            at = self._next(page, bounds, 0)
         types = None if self._types is None else read_strings(self._chunk("type", block), rows, False)
         out = []
         while at >= 0:
@@ -276,27 +278,29 @@ def in_order(work: Callable[[Any], Any], items: Iterable[Any], threads: int) -> 
     else:
         yield from ((item, work(item)) for item in waiting)
         return
-    from queue import SimpleQueue
-    from threading import Lock, Thread
+    from _queue import SimpleQueue  # what `queue` and `threading` have around these takes as long as reading two blocks
+    from _thread import allocate_lock, start_new_thread
 
     tasks: SimpleQueue[_Slot | None] = SimpleQueue()
     ended: list[bool] = []
 
-    def run() -> None:
-        while (slot := tasks.get()) is not None:
+    def run(slot: _Slot) -> None:
+        """A thread, which is a piece of work itself: it is done when the thread ends."""
+        while (other := tasks.get()) is not None:
             if not ended:
-                slot.result = work(slot.item)
-            slot.done.release()
+                other.result = work(other.item)
+            other.done.release()
+        slot.done.release()
 
     def put(item: Any) -> _Slot:
-        slot = _Slot(item, Lock())
+        slot = _Slot(item, allocate_lock())
         tasks.put(slot)
         return slot
 
     slots: deque[_Slot] = deque(map(put, waiting))
-    running = [Thread(target=run, daemon=True) for _ in range(threads)]
+    running = [_Slot(None, allocate_lock()) for _ in range(threads)]
     for thread in running:
-        thread.start()
+        start_new_thread(run, (thread,))
     try:
         while slots:
             while len(slots) < _AHEAD and (more := next(source, None)) is not None:
@@ -309,4 +313,4 @@ def in_order(work: Callable[[Any], Any], items: Iterable[Any], threads: int) -> 
         for _ in running:
             tasks.put(None)
         for thread in running:
-            thread.join()
+            thread.done.acquire()

@@ -156,6 +156,8 @@ class GrepIndex:
             wanted = buckets(literal, self._version > 1)
             if len(wanted) > _MAX_GRAMS:
                 wanted = [wanted[n * len(wanted) // _MAX_GRAMS] for n in range(_MAX_GRAMS)]
+            # neighbours share letters and blocks: from the end in strides, an absent literal is known a sixth sooner
+            wanted = [bucket for first in (0, 2, 4, 1, 3) for bucket in wanted[::-1][first::5]]
             for segment in self._segments:
                 found |= self._in_segment(segment, wanted)
             self._literals[literal] = found
