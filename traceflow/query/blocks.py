@@ -6,6 +6,7 @@ store, job or pattern that this cannot answer is left to `scan`; both give the s
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from collections import deque
 from itertools import groupby
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from .literals import Condition
 
-__all__ = ["UNUSABLE", "BlockSearch", "Blocks", "Row", "in_order"]
+__all__ = ["UNUSABLE", "BlockSearch", "Blocks", "Row", "in_order", "processors"]
 
 _AHEAD = 48  # blocks in hand at once, where threads read them
 _WORTH = 2  # blocks for each thread that are worth starting them
@@ -76,15 +77,16 @@ class Blocks:
 
     def having(self, numbers: Sequence[int], search: Callable[[bytes], Any]) -> list[int]:
         """Those of these rows of the job, which ascend, in whose text something is found."""
-        out: list[int] = []
         starts = self._index.starts
-        for block, some in groupby(numbers, key=lambda number: bisect_right(starts, number) - 1):
+
+        def found(item: tuple[int, list[int]]) -> list[int]:
+            block, places = item
             page, bounds = self._text(block)
-            for number in some:
-                at = number - starts[block]
-                if search(page[bounds[at] + 4 : bounds[at + 1]]):
-                    out.append(number)
-        return out
+            return [at + starts[block] for at in places if search(page[bounds[at] + 4 : bounds[at + 1]])]
+
+        groups = groupby(numbers, key=lambda number: bisect_right(starts, number) - 1)
+        blocks = ((block, [number - starts[block] for number in some]) for block, some in groups)
+        return [number for _, some in in_order(found, blocks, processors()) for number in some]
 
     def trial_of(self, row: Row) -> IndexedTrial:
         """The trial whose event it is."""
@@ -249,14 +251,20 @@ def _blocks_of(condition: Condition, index: GrepIndex) -> set[int]:
 # -- several at once ---------------------------------------------------------------------------------------
 
 
+def processors() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class _Slot:
     """A piece of work, and what came of it."""
 
-    __slots__ = ("done", "item", "result")
+    __slots__ = ("done", "error", "item", "result")
 
     def __init__(self, item: Any, done: Any) -> None:
         self.item = item
         self.result: Any = None
+        self.error: Exception | None = None
         self.done = done
         done.acquire()
 
@@ -264,7 +272,8 @@ class _Slot:
 def in_order(work: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Generator[tuple[Any, Any], None, None]:
     """Each item with what `work` makes of it, in the order of the items.
 
-    Threads are started when there is enough for them to do, and end with the iteration. `work` must not raise.
+    Threads are started when there is enough for them to do, and end with the iteration. What `work` raises is raised
+    when its item has its turn.
     """
     source = iter(items)
     waiting: deque[Any] = deque()
@@ -287,8 +296,10 @@ def in_order(work: Callable[[Any], Any], items: Iterable[Any], threads: int) -> 
     def run(slot: _Slot) -> None:
         """A thread, which is a piece of work itself: it is done when the thread ends."""
         while (other := tasks.get()) is not None:
-            if not ended:
-                other.result = work(other.item)
+            try:
+                other.result = None if ended else work(other.item)
+            except Exception as error:
+                other.error = error
             other.done.release()
         slot.done.release()
 
@@ -307,6 +318,8 @@ def in_order(work: Callable[[Any], Any], items: Iterable[Any], threads: int) -> 
                 slots.append(put(more))
             slot = slots.popleft()
             slot.done.acquire()
+            if slot.error is not None:
+                raise slot.error
             yield slot.item, slot.result
     finally:
         ended.append(True)

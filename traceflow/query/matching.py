@@ -8,7 +8,6 @@ or damaged DuckDB reads everything (`scan`).
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from itertools import groupby, islice
 from operator import itemgetter
@@ -18,7 +17,7 @@ from traceflow_formats.errors import TraceflowError
 from traceflow.lean_typing import TYPE_CHECKING
 from traceflow.store.grep_index import BadIndexError, open_index
 
-from .blocks import UNUSABLE, Blocks, BlockSearch, in_order
+from .blocks import UNUSABLE, Blocks, BlockSearch, in_order, processors
 from .hits import TrialCount, TrialHits
 from .literals import ANY_TEXT, looks_around, required
 from .pattern import Pattern
@@ -340,18 +339,14 @@ def _blocks(
             else:
                 yield from ((job, blocks, block) for block in blocks.blocks)
 
-    def read(item: tuple[Manifest, BlockSearch | None, int]) -> list[Row] | Exception | None:
+    def read(item: tuple[Manifest, BlockSearch | None, int]) -> list[Row] | None:
         _, blocks, block = item
         try:
             return None if blocks is None else blocks.block(block)
         except UNUSABLE:
             return None
-        except Exception as error:
-            return error
 
     for (job, blocks, _), rows in in_order(read, found(), threads):
-        if isinstance(rows, Exception):
-            raise rows
         yield job, blocks, rows
 
 
@@ -438,4 +433,4 @@ def _threads(limit: int | None) -> int:
     """Threads that read blocks: all processors, one where a few hits end the search."""
     if limit is not None and limit < 1000:
         return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return processors()
