@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -9,7 +10,12 @@ def main() -> None:
     """Run the command line and exit with its code."""
     from traceflow.cli import run
 
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if "traceflow.cli.app" not in sys.modules:
+        # grep and search: all is printed, nothing is open, and to take the interpreter down would cost a tenth more
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

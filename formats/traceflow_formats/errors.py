@@ -6,7 +6,10 @@ on it, so a code is never renamed.
 
 from __future__ import annotations
 
-from typing import Any
+TYPE_CHECKING = False  # type checkers know it: a search that is done at once does not import typing
+
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = ["ERROR_CODES", "TraceflowError"]
 

@@ -74,6 +74,44 @@ def test_scores_are_those_of_bm25(corpus: tuple[Store, dict[tuple[str, str, int]
     assert [f.hit for f in search(store, words, limit=3)] == [f.hit for f in found[:3]]
 
 
+@pytest.mark.parametrize("limit", [1, 3, 100])
+@pytest.mark.parametrize("often", [1, 2, 16])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("word0", "word3", "word0 word1 word2", "word0 timeout", "redis timeout word1", "word0 -word1"),
+        *('"word0 word1"', '"word1 word0" word2', 'word0 word2 -"word0 word1"', '"word59 timeout" word0'),
+    ],
+)
+def test_what_is_not_scored_would_not_be_shown(
+    corpus: tuple[Store, dict[tuple[str, str, int], str]],
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    often: int,
+    limit: int,
+) -> None:
+    monkeypatch.setattr("traceflow.query.scoring._OFTEN", often)
+    store, texts = corpus
+    phrases = re.findall(r'(-?)"(.*?)"', words)
+    plain = re.sub(r'-".*?"', "", words).replace('"', "").split()
+    trials: dict[tuple[str, str], list[tuple[float, int]]] = {}
+    for (job, trial, seq), score in bm25(texts, [word for word in plain if word[0] != "-"]).items():
+        text = texts[job, trial, seq]
+        unwanted = [word[1:] for word in plain if word[0] == "-"]
+        if any((f" {phrase} " in f" {text} ") is bool(minus) for minus, phrase in phrases) or set(unwanted) & set(
+            text.split()
+        ):
+            continue
+        trials.setdefault((job, trial), []).append((-round(score, 9), seq))
+    expected = sorted((*min(events), *key, len(events)) for key, events in trials.items())
+    expected.sort(key=lambda found: (found[0], found[2], found[3]))
+    rows = [
+        (-round(score, 9), h.seq, h.job_id, h.trial_id, matches)
+        for score, matches, h in search(store, words, limit=limit)
+    ]
+    assert rows == expected[:limit]
+
+
 def test_a_search_can_be_narrowed_down(corpus: tuple[Store, Any]) -> None:
     store, _ = corpus
     assert {f.hit.job_id for f in search(store, "word0", jobs=["j2"])} == {"j2"}

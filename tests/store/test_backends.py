@@ -13,7 +13,8 @@ import pytest
 from traceflow_formats.errors import TraceflowError
 
 from traceflow.store import Store
-from traceflow.store.backend import PARTIAL, Backend, LocalBackend
+from traceflow.store.backend import PARTIAL, Backend
+from traceflow.store.local import LocalBackend
 from traceflow.store.open import backend_for
 from traceflow.store.remote import FsspecBackend
 from traceflow.store.testing import BackendContract, chunk, write_job

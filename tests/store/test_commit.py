@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from traceflow_formats.errors import TraceflowError
 
-from traceflow.store import Store, backend
+from traceflow.store import Store, local_files
 from traceflow.store.testing import chunk, write_job
 
 JOB = "11111111-1111-4111-8111-111111111111"
@@ -190,8 +190,8 @@ def test_a_full_disk_at_any_write_is_an_error_in_words_and_nothing_is_left(
         count()
         sync(handle)
 
-    open_new = backend._open_new
-    monkeypatch.setattr(backend, "_open_new", lambda path: Disk(open_new(path)))
+    open_new = local_files._open_new
+    monkeypatch.setattr(local_files, "_open_new", lambda path: Disk(open_new(path)))
     monkeypatch.setattr(os, "fsync", full_sync)
     events = [chunk("agent", f"words {n}") for n in range(1500)]
     try:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traceflow_formats.errors import TraceflowError
 
-from traceflow.store.backend import LocalBackend
+from traceflow.store.local import LocalBackend
 from traceflow.store.packs import FRAME_SIZE, Packed, PackReader, PackWriter
 
 LARGE = random.Random(7).randbytes(FRAME_SIZE * 2 + 12_345)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import sys
 
 from traceflow_formats.errors import TraceflowError
@@ -21,15 +20,9 @@ _INTERRUPTED = "interrupted; nothing half done is left behind"
 
 def run(argv: list[str]) -> int:
     """Run one command line and return the exit code."""
-    if argv in (["--version"], ["-V"]):
-        from traceflow import __version__
-
-        print(f"traceflow {__version__}")  # noqa: T201
-        return 0
     from . import output
 
     gc.set_threshold(100_000, 20, 20)  # events are trees that die young: looking for cycles among them finds none
-    signal.signal(signal.SIGTERM, _terminate)
     try:
         result = _command(argv)
         sys.stdout.flush()
@@ -77,12 +70,20 @@ def _no_more_stdout() -> None:
 
 
 def _command(argv: list[str]) -> object:
+    if argv in (["--version"], ["-V"]):
+        from traceflow import __version__
+
+        print(f"traceflow {__version__}")  # noqa: T201
+        return 0
     if argv[:1] == ["--store"] and argv[2:3] in (["grep"], ["search"]):
         argv = [argv[2], *argv[:2], *argv[3:]]  # these read their own command line
     if argv[:1] == ["grep"]:
         from .grep import grep
 
         return grep(argv[1:])
+    import signal  # which takes longer than all that it spares grep, that leaves nothing half done
+
+    signal.signal(signal.SIGTERM, _terminate)
     if argv[:1] == ["search"]:
         from .search import search
 

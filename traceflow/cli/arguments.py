@@ -4,8 +4,13 @@ It reads what the other commands read: `--name value`, `--name=value`, `-n value
 before words that begin with a dash. What it refuses ends with code 2 and a line that says why.
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+from traceflow.lean_typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 __all__ = ["Option", "UsageError", "help_text", "parse", "rows_text"]
 

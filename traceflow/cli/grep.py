@@ -6,15 +6,18 @@ and everything that it imports is small until the index cannot answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+
+from traceflow.lean_typing import TYPE_CHECKING
 
 from . import output
 from .arguments import Option, UsageError, help_text, parse
 from .opening import open_store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
     from traceflow.query import Hit
 
 __all__ = ["AGENT", "AS_JSON", "HELP", "JOB", "MODEL", "STORE", "TRIAL", "TYPE", "document", "grep"]

@@ -10,11 +10,17 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, TextIO
 
 from traceflow_formats.errors import TraceflowError
+
+from traceflow.lean_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from contextlib import AbstractContextManager
+    from typing import Any, TextIO
+
+    from .progressbar import Advance
 
 __all__ = [
     "MATCH",
@@ -62,13 +68,20 @@ def write(text: str) -> None:
 
 def note(message: str) -> None:
     """One message to stderr, after what was printed before it."""
-    with suppress(OSError):  # stdout has gone: the message is the more needed
-        sys.stdout.flush()
+    _flush()
     text = cell(message)
     if found := _LABEL.match(text):
         text = label(found[0], sys.stderr) + text[found.end() :]
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
+
+
+def _flush() -> None:
+    """What was printed goes out before a message; where stdout has gone the message is the more needed."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return
 
 
 def usage_error(usage: str, message: str) -> None:
@@ -91,9 +104,11 @@ def print_error(error: TraceflowError, as_json: bool) -> None:
     """An error: one line on stderr, and with --json the object on stdout."""
     if as_json:
         body = {"code": error.code, "message": error.message, "details": error.details}
-        with suppress(OSError):  # what went wrong may be stdout itself
+        try:
             print_json({"error": body})
             sys.stdout.flush()
+        except OSError:  # what went wrong may be stdout itself
+            pass
     note(str(error))
 
 
@@ -226,33 +241,17 @@ def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
 
 
-Advance = Callable[[int, str], None]
-
-
 def shows_progress() -> bool:
     """Whether progress is shown: on a terminal that can."""
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and "NO_PROGRESS" not in os.environ
 
 
-@contextmanager
-def progress(label: str, total: int | None = None, unit: str = "") -> Iterator[Advance]:
+def progress(label: str, total: int | None = None, unit: str = "") -> AbstractContextManager[Advance]:
     """Progress of long work on stderr, only on a terminal. Call what it gives with the amount done and a word."""
     if not shows_progress():
-        yield lambda amount, word: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+        from contextlib import nullcontext
 
-    columns = [
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeElapsedColumn(),
-    ]
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=total)
+        return nullcontext(lambda amount, word: None)
+    from .progressbar import shown
 
-        def advance(amount: int, word: str) -> None:
-            bar.update(task, advance=amount, description=f"{label} {cell(word)[:40]}")
-
-        yield advance
+    return shown(label, total)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from traceflow.lean_typing import TYPE_CHECKING
 
 from . import output
 from .arguments import Option, UsageError, help_text, parse
 from .grep import AGENT, AS_JSON, JOB, MODEL, STORE, TRIAL, TYPE, document
 from .opening import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 __all__ = ["HELP", "search"]
 

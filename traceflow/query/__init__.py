@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from traceflow.lean_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from .connection import connect, explain_error, sql
     from .hits import Hit, TrialCount, TrialHits
     from .matching import grep, grep_counts, job_grep, trace_matcher
@@ -52,6 +53,8 @@ _PLACES = {
 def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
     found = getattr(import_module(f".{_PLACES[name]}", __name__), name)
     globals()[name] = found
     return found

@@ -4,27 +4,37 @@ Nothing here needs an engine, so that a search for something rare is done before
 store, job or pattern that this cannot answer is left to `scan`; both give the same hits in the same order.
 """
 
+from __future__ import annotations
+
+import os
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
 
 import re2
 
-from traceflow.store.backend import Backend
-from traceflow.store.grep_index import BadIndexError, GrepIndex, IndexedTrial
-from traceflow.store.manifest import Manifest
+from traceflow.lean_typing import TYPE_CHECKING, NamedTuple
+from traceflow.store.grep_index import BadIndexError
 from traceflow.store.pages import BadPageError, read_numbers, read_strings, split_page, text_page
 
 from .hits import Hit
-from .literals import ANY_TEXT, AllOf, Condition, literals_of
+from .literals import ANY_TEXT, AllOf, literals_of
 from .pattern import Pattern
 
-__all__ = ["UNUSABLE", "BlockSearch", "Blocks", "Row", "in_order"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from typing import Any
+
+    from traceflow.store.backend import Backend
+    from traceflow.store.grep_index import GrepIndex, IndexedTrial
+    from traceflow.store.manifest import Manifest
+
+    from .literals import Condition
+
+__all__ = ["UNUSABLE", "BlockSearch", "Blocks", "Row", "in_order", "processors"]
 
 _AHEAD = 48  # blocks in hand at once, where threads read them
-_WORTH = 6  # blocks that are worth a thread
+_WORTH = 2  # blocks for each thread that are worth starting them
 _ROWS = 8
 UNUSABLE = (BadIndexError, BadPageError, ValueError)  # what a damaged index or page may raise
 
@@ -67,15 +77,16 @@ class Blocks:
 
     def having(self, numbers: Sequence[int], search: Callable[[bytes], Any]) -> list[int]:
         """Those of these rows of the job, which ascend, in whose text something is found."""
-        out: list[int] = []
         starts = self._index.starts
-        for block, some in groupby(numbers, key=lambda number: bisect_right(starts, number) - 1):
+
+        def found(item: tuple[int, list[int]]) -> list[int]:
+            block, places = item
             page, bounds = self._text(block)
-            for number in some:
-                at = number - starts[block]
-                if search(page[bounds[at] + 4 : bounds[at + 1]]):
-                    out.append(number)
-        return out
+            return [at + starts[block] for at in places if search(page[bounds[at] + 4 : bounds[at + 1]])]
+
+        groups = groupby(numbers, key=lambda number: bisect_right(starts, number) - 1)
+        blocks = ((block, [number - starts[block] for number in some]) for block, some in groups)
+        return [number for _, some in in_order(found, blocks, processors()) for number in some]
 
     def trial_of(self, row: Row) -> IndexedTrial:
         """The trial whose event it is."""
@@ -173,10 +184,12 @@ class BlockSearch(Blocks):
         """The events of a block that match. Threads may call it."""
         rows = self._index.rows[block]
         page = text_page(self._chunk("text", block), rows)
-        if self._literal and self._find(page) is None:
+        at = _first(self._find(page)) if self._literal else 0
+        if at < 0:
             return []  # most blocks that cannot be told from the right ones end here
         bounds = split_page(page, rows)
-        at = self._next(page, bounds, 0)
+        if not self._literal:
+            at = self._next(page, bounds, 0)
         types = None if self._types is None else read_strings(self._chunk("type", block), rows, False)
         out = []
         while at >= 0:
@@ -238,14 +251,20 @@ def _blocks_of(condition: Condition, index: GrepIndex) -> set[int]:
 # -- several at once ---------------------------------------------------------------------------------------
 
 
+def processors() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class _Slot:
     """A piece of work, and what came of it."""
 
-    __slots__ = ("done", "item", "result")
+    __slots__ = ("done", "error", "item", "result")
 
     def __init__(self, item: Any, done: Any) -> None:
         self.item = item
         self.result: Any = None
+        self.error: Exception | None = None
         self.done = done
         done.acquire()
 
@@ -253,7 +272,8 @@ class _Slot:
 def in_order(work: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Generator[tuple[Any, Any], None, None]:
     """Each item with what `work` makes of it, in the order of the items.
 
-    Threads are started when there is enough for them to do, and end with the iteration. `work` must not raise.
+    Threads are started when there is enough for them to do, and end with the iteration. What `work` raises is raised
+    when its item has its turn.
     """
     source = iter(items)
     waiting: deque[Any] = deque()
@@ -267,37 +287,43 @@ def in_order(work: Callable[[Any], Any], items: Iterable[Any], threads: int) -> 
     else:
         yield from ((item, work(item)) for item in waiting)
         return
-    from queue import SimpleQueue
-    from threading import Lock, Thread
+    from _queue import SimpleQueue  # what `queue` and `threading` have around these takes as long as reading two blocks
+    from _thread import allocate_lock, start_new_thread
 
     tasks: SimpleQueue[_Slot | None] = SimpleQueue()
     ended: list[bool] = []
 
-    def run() -> None:
-        while (slot := tasks.get()) is not None:
-            if not ended:
-                slot.result = work(slot.item)
-            slot.done.release()
+    def run(slot: _Slot) -> None:
+        """A thread, which is a piece of work itself: it is done when the thread ends."""
+        while (other := tasks.get()) is not None:
+            try:
+                other.result = None if ended else work(other.item)
+            except Exception as error:
+                other.error = error
+            other.done.release()
+        slot.done.release()
 
     def put(item: Any) -> _Slot:
-        slot = _Slot(item, Lock())
+        slot = _Slot(item, allocate_lock())
         tasks.put(slot)
         return slot
 
     slots: deque[_Slot] = deque(map(put, waiting))
-    running = [Thread(target=run, daemon=True) for _ in range(threads)]
+    running = [_Slot(None, allocate_lock()) for _ in range(threads)]
     for thread in running:
-        thread.start()
+        start_new_thread(run, (thread,))
     try:
         while slots:
             while len(slots) < _AHEAD and (more := next(source, None)) is not None:
                 slots.append(put(more))
             slot = slots.popleft()
             slot.done.acquire()
+            if slot.error is not None:
+                raise slot.error
             yield slot.item, slot.result
     finally:
         ended.append(True)
         for _ in running:
             tasks.put(None)
         for thread in running:
-            thread.join()
+            thread.done.acquire()

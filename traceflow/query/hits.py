@@ -1,12 +1,15 @@
 """What grep finds."""
 
-from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from __future__ import annotations
 
-from .pattern import Pattern
+from itertools import islice
+
+from traceflow.lean_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from traceflow_formats.trace import TraceLine
+
+    from .pattern import Pattern
 
 __all__ = ["Hit", "TrialCount", "TrialHits"]
 
@@ -70,4 +73,4 @@ class TrialHits(NamedTuple):
     trial_name: str
     task_name: str | None
     match_count: int
-    events: tuple["TraceLine", ...]
+    events: tuple[TraceLine, ...]

@@ -6,10 +6,15 @@ a pattern without a condition is None. Literals are folded as the index folds (s
 condition is asked of folded text, whatever the case of pattern and text.
 """
 
-from itertools import product
-from typing import NamedTuple, TypeAlias
+from __future__ import annotations
 
+from itertools import product
+
+from traceflow.lean_typing import TYPE_CHECKING, NamedTuple
 from traceflow.store.grams import GRAM, fold
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
 
 __all__ = ["ANY_TEXT", "CASELESS", "AllOf", "Condition", "OneOf", "literals_of", "looks_around", "required"]
 
@@ -37,13 +42,13 @@ CASELESS = (
 class AllOf(NamedTuple):
     """Every one of these conditions holds."""
 
-    parts: tuple["Condition", ...]
+    parts: tuple[Condition, ...]
 
 
 class OneOf(NamedTuple):
     """At least one of them holds."""
 
-    parts: tuple["Condition", ...]
+    parts: tuple[Condition, ...]
 
 
 Condition: TypeAlias = bytes | AllOf | OneOf  # bytes: the folded text holds them; 4 or more

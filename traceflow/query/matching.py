@@ -8,27 +8,32 @@ or damaged DuckDB reads everything (`scan`).
 
 from __future__ import annotations
 
-import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
 
 from traceflow_formats.errors import TraceflowError
 
-from traceflow.store.grep_index import BadIndexError, GrepIndex, IndexedTrial, open_index
-from traceflow.store.manifest import Manifest
-from traceflow.store.store import Store
+from traceflow.lean_typing import TYPE_CHECKING
+from traceflow.store.grep_index import BadIndexError, open_index
 
-from .blocks import UNUSABLE, Blocks, BlockSearch, Row, in_order
-from .hits import Hit, TrialCount, TrialHits
-from .literals import ANY_TEXT, Condition, looks_around, required
+from .blocks import UNUSABLE, Blocks, BlockSearch, in_order, processors
+from .hits import TrialCount, TrialHits
+from .literals import ANY_TEXT, looks_around, required
 from .pattern import Pattern
 
 if TYPE_CHECKING:
-    from traceflow.store.reading import Matches
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any
 
+    from traceflow.store.grep_index import GrepIndex, IndexedTrial
+    from traceflow.store.manifest import Manifest
+    from traceflow.store.reading import Matches
+    from traceflow.store.store import Store
+
+    from .blocks import Row
+    from .hits import Hit
+    from .literals import Condition
     from .scan import ScannedJob
 
 __all__ = ["Scope", "grep", "grep_counts", "job_grep", "trace_matcher"]
@@ -334,18 +339,14 @@ def _blocks(
             else:
                 yield from ((job, blocks, block) for block in blocks.blocks)
 
-    def read(item: tuple[Manifest, BlockSearch | None, int]) -> list[Row] | Exception | None:
+    def read(item: tuple[Manifest, BlockSearch | None, int]) -> list[Row] | None:
         _, blocks, block = item
         try:
             return None if blocks is None else blocks.block(block)
         except UNUSABLE:
             return None
-        except Exception as error:
-            return error
 
     for (job, blocks, _), rows in in_order(read, found(), threads):
-        if isinstance(rows, Exception):
-            raise rows
         yield job, blocks, rows
 
 
@@ -432,4 +433,4 @@ def _threads(limit: int | None) -> int:
     """Threads that read blocks: all processors, one where a few hits end the search."""
     if limit is not None and limit < 1000:
         return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return processors()

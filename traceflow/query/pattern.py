@@ -1,10 +1,16 @@
 """Search patterns: RE2 expressions, checked before anything is read."""
 
+from __future__ import annotations
+
 from functools import lru_cache
-from typing import Any, NamedTuple, Self
 
 import re2
 from traceflow_formats.errors import TraceflowError
+
+from traceflow.lean_typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Any, Self
 
 __all__ = ["MAX_PATTERN", "Pattern"]
 

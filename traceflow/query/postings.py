@@ -10,16 +10,22 @@ group of words.parquet, its rows, then offset and length of the pages of `term`,
 docs.parquet with `length` and `type`.
 """
 
+from __future__ import annotations
+
 import json
 import sys
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
-from typing import Any, NamedTuple
 
-from traceflow.store.backend import Backend
-from traceflow.store.manifest import Manifest
+from traceflow.lean_typing import TYPE_CHECKING, NamedTuple
 from traceflow.store.pages import BadPageError, read_int32, read_strings, text_page, unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from traceflow.store.backend import Backend
+    from traceflow.store.manifest import Manifest
 
 __all__ = ["DOCS", "MAGIC", "PAGES", "VERSION", "WORDS", "BadWordsError", "JobWords", "WordsTrial", "open_words"]
 
@@ -79,7 +85,7 @@ class JobWords:
         rows, *places = self._numbers[at : at + 1 + 2 * columns]
         return _Group(rows, tuple(zip(places[::2], places[1::2], strict=True)))
 
-    def postings(self, term: str) -> tuple["array[int]", "array[int]"]:
+    def postings(self, term: str) -> tuple[array[int], array[int]]:
         """The events that have the term, which ascend, and how often each has it."""
         if term in self._found:
             return self._found[term]
@@ -105,7 +111,7 @@ class JobWords:
         at = page.find(entry)
         return (0, 0) if at < 0 else (page.count(_LENGTH, 0, at), page.count(entry, at))
 
-    def lengths(self) -> "array[int]":
+    def lengths(self) -> array[int]:
         """How many terms each event of the job has."""
         if self._lengths is None:
             self._lengths = array("i")

@@ -5,7 +5,7 @@ Names are imported when they are asked for: a search that the index answers need
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from traceflow.lean_typing import TYPE_CHECKING
 
 from ..lazily import from_modules
 

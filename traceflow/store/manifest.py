@@ -4,13 +4,19 @@ What a search needs stands at its beginning. The record of the job and the repor
 read when they are asked for.
 """
 
+from __future__ import annotations
+
 import json
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
 
 from traceflow_formats.errors import TraceflowError
 
+from traceflow.lean_typing import TYPE_CHECKING, NamedTuple
+
 from .layout import SCHEMA_VERSION, STORE_VERSION, TABLE_NAMES, check_job_id, revision_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, Self
 
 __all__ = ["FORMAT", "Manifest", "StoredObject"]
 

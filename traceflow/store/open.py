@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import os
 
-from .backend import Backend, LocalBackend
+from traceflow.lean_typing import TYPE_CHECKING
+
+from .local import LocalBackend
+
+if TYPE_CHECKING:
+    from .backend import Backend
 
 __all__ = ["backend_for"]
 

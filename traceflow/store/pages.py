@@ -4,15 +4,21 @@ Only what our own writer makes is understood: data pages of version 1, zstd, pla
 columns. Everything else raises BadPageError, and the caller asks an engine instead.
 """
 
+from __future__ import annotations
+
 import struct
 import sys
-from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
 
-import zstandard
+from traceflow.lean_typing import TYPE_CHECKING, NamedTuple
+
+from .zstd import ZstdDecompressor, ZstdError, frame_content_size
+
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
 
 __all__ = ["BadPageError", "read_int32", "read_numbers", "read_strings", "split_page", "text_page", "unpack"]
 
@@ -41,18 +47,18 @@ def unpack(frame: bytes, most: int) -> bytes:
     try:
         unpacker = _IDLE.pop()
     except IndexError:
-        unpacker = zstandard.ZstdDecompressor()
+        unpacker = ZstdDecompressor()
     try:
-        if not 0 <= zstandard.frame_content_size(frame) <= most:
+        if not 0 <= frame_content_size(frame) <= most:
             raise BadPageError("a frame has another size than it should have")
         data: bytes = unpacker.decompress(frame)
-    except zstandard.ZstdError as error:
+    except ZstdError as error:
         raise BadPageError(str(error)) from None
     _IDLE.append(unpacker)
     return data
 
 
-_IDLE: list[zstandard.ZstdDecompressor] = []  # making one costs more than unpacking a small frame
+_IDLE: list[ZstdDecompressor] = []  # making one costs more than unpacking a small frame
 
 
 def text_page(chunk: bytes, rows: int) -> bytes:
@@ -93,7 +99,7 @@ def read_numbers(chunk: bytes, rows: int, optional: bool, wanted: Sequence[int] 
     return _column(chunk, rows, optional, wanted, _plain_numbers)
 
 
-def read_int32(chunk: bytes, rows: int, start: int, count: int) -> "array[int]":
+def read_int32(chunk: bytes, rows: int, start: int, count: int) -> array[int]:
     """Part of a required column of 32-bit integers, plain or split by bytes."""
     out = bytearray()
     first = 0  # row of the page
@@ -116,6 +122,8 @@ def read_int32(chunk: bytes, rows: int, start: int, count: int) -> "array[int]":
             raise BadPageError(f"encoding {header.encoding}")
     if len(out) != 4 * count:
         raise BadPageError("a column has fewer integers than it should have")
+    from array import array
+
     numbers = array("i", bytes(out))
     if sys.byteorder == "big":
         numbers.byteswap()
@@ -179,7 +187,7 @@ def _column(chunk: bytes, rows: int, optional: bool, wanted: Sequence[int] | Non
     return out
 
 
-def _looked_up(dictionary: list[Any], numbers: "_Hybrid", place: int) -> Any:
+def _looked_up(dictionary: list[Any], numbers: _Hybrid, place: int) -> Any:
     try:
         return dictionary[numbers[place]]
     except IndexError:

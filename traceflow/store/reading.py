@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 from traceflow_formats.errors import TraceflowError
 from traceflow_formats.trace import TraceLine
 
-from .backend import Backend, LocalBackend
+from .backend import Backend
 from .decode import decode_batch
 from .layout import manifest_name
+from .local import LocalBackend
 from .manifest import Manifest
 from .packs import Packed
 from .schema import arrow_schema

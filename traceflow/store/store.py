@@ -7,19 +7,22 @@ read for as long as the job is not deleted.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from traceflow_formats.errors import TraceflowError
 
-from .backend import Backend
+from traceflow.lean_typing import TYPE_CHECKING
+
 from .layout import JOBS, LATEST, STORE, STORE_VERSION, is_job_id, manifest_name, revision_folder
 from .manifest import Manifest
 from .open import backend_for
 
 if TYPE_CHECKING:  # a search that the index answers needs none of these, nor the Parquet engine that they need
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any, BinaryIO, Self
+
     from traceflow_formats.trace import TraceLine
 
+    from .backend import Backend
     from .care import GcReport, StoreInfo, VerifyReport
     from .catalog import Listing
     from .compact import Compacted
