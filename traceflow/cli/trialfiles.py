@@ -27,9 +27,9 @@ def _limit(what: str, default: int) -> Option:
 
 def _files(trial: FoundTrial) -> TrialFiles:
     """The files of the trial, to be used as a context."""
-    from traceflow.trialfiles import TrialFiles
+    from traceflow.trialfiles.browse import TrialFiles
 
-    return TrialFiles(*trial)
+    return TrialFiles(*trial, progress=output.progress)
 
 
 @about_trial(f"{_PATH} status")

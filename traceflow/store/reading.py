@@ -33,6 +33,7 @@ __all__ = [
     "reading",
     "trace",
     "trial_names",
+    "trial_row",
     "trial_rows",
 ]
 
@@ -124,6 +125,19 @@ def trial_rows(backend: Backend, job: Manifest) -> list[dict[str, Any]]:
     """The trials, each as a mapping of all columns."""
     rows: list[dict[str, Any]] = read_table(backend, job, "trials").to_pylist()
     return rows
+
+
+def trial_row(backend: Backend, job: Manifest, trial_id: str) -> dict[str, Any]:
+    """One trial, as a mapping of all columns."""
+    schema = arrow_schema("trials")
+    with open_table(backend, job, "trials") as file:
+        for group in range(file.num_row_groups):
+            ids = file.read_row_group(group, columns=["trial_id"]).column("trial_id").to_pylist()
+            if trial_id in ids:
+                found = fitted(file.read_row_group(group), schema, schema.names).slice(ids.index(trial_id), 1)
+                row: dict[str, Any] = found.to_pylist()[0]
+                return row
+        raise KeyError(trial_id)
 
 
 def trial_names(backend: Backend, job: Manifest) -> list[dict[str, Any]]:
