@@ -6,6 +6,7 @@ trial is found without reading the others.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -50,7 +51,8 @@ class FileTable:
         """The files whose path begins with `prefix`, in the order of their paths' bytes."""
         for number in self._groups(prefix):
             table, paths = self._group(number, None)
-            yield from map(as_file_row, _beginning_with(table, paths, prefix).to_pylist())
+            start = bisect_left(paths, prefix)
+            yield from map(as_file_row, table.slice(start, _end(paths, prefix) - start).to_pylist())
 
     def table(self, prefix: str, columns: Sequence[str]) -> pa.Table:
         """Some columns of the files whose path begins with `prefix`, in that order."""
@@ -58,11 +60,17 @@ class FileTable:
         numbers = self._groups(prefix)
         if not numbers:
             return pa.schema([self._schema.field(name) for name in names]).empty_table()
-        table = self._read(numbers, tuple(dict.fromkeys(("path", *names))))  # the prefix is one of the path
-        ends = self._ranges[numbers[0]][0], self._ranges[numbers[-1]][1]
-        if not all(end.startswith(prefix) for end in ends):
-            table = _beginning_with(table, table.column("path").to_pylist(), prefix)
-        return table.select(names)
+        table = self._read(numbers, tuple(dict.fromkeys(("path", *names))))
+        least, greatest = (self._group(number, ("path",))[1] for number in (numbers[0], numbers[-1]))
+        start = bisect_left(least, prefix)
+        over = len(greatest) - _end(greatest, prefix)
+        return table.slice(start, table.num_rows - start - over).select(names)
+
+    def paths(self, prefix: str, holding: re.Pattern[bytes]) -> Iterator[str]:
+        """The paths that begin with `prefix`, without those of row groups in whose paths nothing of the kind stands."""
+        for chunk in self.table(prefix, ("path",)).column("path").chunks:
+            if holding.search(chunk.buffers()[2] or b""):
+                yield from chunk.to_pylist()
 
     def find(self, path: str) -> FileRow | None:
         """The file with exactly this path."""
@@ -133,10 +141,9 @@ def _greatest(ends: tuple[str, str]) -> str:
     return ends[1]
 
 
-def _beginning_with(table: pa.Table, paths: list[str], prefix: str) -> pa.Table:
-    """The rows of a table in order whose path begins with the prefix. (Arrow's filters take longer to be imported.)"""
-    start = bisect_left(paths, prefix)
-    return table.slice(start, bisect_right(paths, prefix, start, key=lambda path: path[: len(prefix)]) - start)
+def _end(paths: list[str], prefix: str) -> int:
+    """Where paths in order no longer begin with a prefix. (Arrow's own searches take longer to be imported.)"""
+    return bisect_right(paths, prefix, key=lambda path: path[: len(prefix)])
 
 
 def _path_ranges(file: pq.ParquetFile) -> list[tuple[str, str]] | None:

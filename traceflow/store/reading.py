@@ -5,19 +5,20 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from traceflow_formats.errors import TraceflowError
-from traceflow_formats.trace import TraceLine
 
 from .backend import Backend, LocalBackend
-from .decode import decode_batch
 from .layout import manifest_name
 from .manifest import Manifest
 from .packs import Packed
 from .schema import arrow_schema
+
+if TYPE_CHECKING:  # what is asked of files needs no events
+    from traceflow_formats.trace import TraceLine
 
 __all__ = [
     "FileRow",
@@ -205,6 +206,8 @@ def trace(
     matches: Matches | None = None,
 ) -> Iterator[TraceLine]:
     """The events of one trial, row group by row group; see `Store.trace`."""
+    from .decode import decode_batch
+
     offset, count = trial["event_offset"], trial["n_events"] or 0
     if offset is None or not count:
         return
@@ -225,6 +228,8 @@ def trace(
 
 
 def _last(file: pq.ParquetFile, groups: list[tuple[int, int, int]], keep: _Keep, tail: int) -> list[TraceLine]:
+    from .decode import decode_batch
+
     parts: list[pa.Table] = []
     missing = tail
     for number, start, stop in reversed(groups):

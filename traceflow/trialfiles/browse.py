@@ -29,7 +29,7 @@ __all__ = ["MAX_PAGE", "ByteRange", "TrialFiles", "parse_range"]
 MAX_PAGE = 1000
 _PHASES = ("setup", "agent", "verifier", "all")
 _LINKS = 40
-_GZ = ("gz", "GZ", "Gz", "gZ")
+_TAR_GZ = re.compile(rb"\.t(?:ar\.)?gz", re.IGNORECASE)
 _NO_CAPTURES = ("agent/", "steps/")  # archives among an agent's own files are no captures
 _RANGE = re.compile(r"(?:bytes=)?(\d{0,18})-(\d{0,18})").fullmatch
 
@@ -229,8 +229,7 @@ class TrialFiles(AbstractContextManager["TrialFiles"]):
         if self._looked:
             return self._capture
         prefix = f"{self._name}/"
-        paths = self._table.table(prefix, ("path",)).column("path").to_pylist()
-        for full in (path for path in paths if path[-2:] in _GZ):
+        for full in self._table.paths(prefix, _TAR_GZ):
             name = full[len(prefix) :]
             if not name.lower().endswith((".tar.gz", ".tgz")) or name.startswith(_NO_CAPTURES):
                 continue
