@@ -14,6 +14,7 @@ from running import DEMO, traceflow
 
 from traceflow.cli import run
 from traceflow.cli.app import app
+from traceflow.cli.trialfiles import files
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -22,7 +23,7 @@ def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]
         yield from commands(command, (*path, name))
 
 
-COMMANDS = list(commands(typer.main.get_command(app)))
+COMMANDS = [*commands(typer.main.get_command(app)), *(("trial", "files", name) for name in files.commands)]
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)

@@ -10,13 +10,16 @@ import tarfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from traceflow_formats.errors import TraceflowError
 
 from traceflow.cli import run
-from traceflow.store import Store
+from traceflow.store import Store, tables
 from traceflow.trialfiles import TrialFiles, parse_range, trial_logs
 
 _jobs = runpy.run_path(str(Path(__file__).with_name("export_jobs.py")))
@@ -127,6 +130,38 @@ def test_pages_follow_each_other(browse: Any) -> None:
     assert found == [f"{n:03d}" for n in range(25)]
 
 
+NEAR = ["a", "a b", "a!", "a-b", "a-b.c", "a.txt", "a0", "ab", "b", "b-", "é", "😀", "\uffee"]
+INSIDE = [f"{name}{end}" for name in NEAR for end in ("", "/x", "/a-b/y", "/a/z")]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sets(st.sampled_from(INSIDE), min_size=1), st.integers(1, 5), st.sampled_from([1, 2, 3, 1024]))
+def test_pages_of_any_names_are_what_lies_there_in_the_order_of_its_bytes(
+    paths: set[str], size: int, rows: int
+) -> None:
+    folders = {path[:end] for path in paths for end in range(len(path)) if path[end] == "/"}
+    there = sorted(path for path in paths if path not in folders)
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "GROUP_ROWS", rows)
+        store = Store.open(folder, create=True)
+        with store.writer("near") as writer:
+            for path in there:
+                writer.add_file(f"{TRIAL}/d/{path}", io.BytesIO(b""), trial_id="t")
+            writer.add_file(f"{TRIAL}/e", io.BytesIO(b""), trial_id="t")
+            writer.add_trial({"trial_id": "t", "trial_name": TRIAL, "status": "UNSCORED"})
+            job = writer.commit({}, {}, {})
+        with TrialFiles(store, job, store.trials(job)[0]) as files:
+            found: list[str] = []
+            cursor = None
+            while not found or cursor is not None:
+                page = files.list("d", limit=size, cursor=cursor)
+                found += names(page)
+                cursor = page["next_cursor"]
+            assert found == sorted({path.partition("/")[0] for path in there}, key=str.encode)
+            for path in there:
+                assert read(files, f"d/{path}") == b""
+
+
 @pytest.mark.parametrize(
     ("wanted", "data"),
     [
@@ -162,6 +197,11 @@ def test_a_range_that_is_none_is_refused(browse: Any, wanted: str) -> None:
         ("agent/b.txt/c", "not_found"),
         ("%2e%2e/config.json", "not_found"),
         ("agent", "invalid_input"),
+        ("agent/b\udcff.txt", "not_found"),
+        ("agent/\ud800", "not_found"),
+        ("agent/b.txt\n", "not_found"),
+        ("agent%", "not_found"),
+        ("agent' OR '1'='1", "not_found"),
     ],
 )
 def test_no_path_leads_out_of_the_trial(browse: Any, path: str, code: str) -> None:
@@ -337,6 +377,11 @@ def test_changes_of_a_capture_by_phase(browse: Any) -> None:
 def answers(files: TrialFiles) -> dict[str, Any]:
     """What the verbs say of a capture; times left out."""
     said: dict[str, Any] = {"status": files.status(), "changes": files.changes()}
+    for phase in ("setup", "agent", "verifier"):
+        for after in (None, "/app/gone.txt", "/app/h", "/zzz", "\udcff"):
+            said[f"changes of {phase} after {after}"] = files.changes(phase=phase, cursor=after, limit=1)
+    for after in (None, "d3", "\udcff\x00"):
+        said[f"many after {after}"] = files.list("/many", cursor=after, limit=2) | {"ms": 0}
     for path in ("/", "/app", "/usr/bin", "/many/d3"):
         said[path] = files.list(path) | {"ms": 0}
     for query, path in (("new", "/"), ("7", "/many/d3"), ("new", "/app/new.txt")):
@@ -372,6 +417,46 @@ def test_the_kept_index_of_a_large_capture_says_what_the_capture_says(
     kept.write_bytes(b"damaged")
     assert asked("three.tar.gz") == read_anew
     assert kept.read_bytes()[:15] == b"SQLite format 3"
+
+
+def test_a_sparse_file_is_read_through_the_tar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "hole", "GNU.sparse.realsize": "9"}
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz", format=tarfile.PAX_FORMAT) as tar:
+        for name, content in (
+            *((f"many/f{n}", b"plain") for n in range(2500)),
+            ("hole", b"1\n4\n5\n".ljust(512, b"\0") + b"needl"),
+            ("MANIFEST.tsv", b"path\n/hole\n"),
+        ):
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            info.pax_headers = headers if name == "hole" else {}
+            tar.addfile(info, io.BytesIO(content))
+    store, job = imported(job_of(tmp_path / "job", {"fs.tar.gz": out.getvalue()}), tmp_path / "store")
+    monkeypatch.setenv("TRACEFLOW_CACHE", str(tmp_path / "cache"))
+    for _ in range(2):
+        with TrialFiles(store, job, store.trials(job)[0]) as files:
+            assert read(files, "hole") == b"\0\0\0\0needl"
+            assert read(files, "hole", "bytes=3-4") == b"\0n"
+            assert len(files.search("plain", path="many", limit=3)["hits"]) == 3
+
+
+@pytest.mark.parametrize("ends", ["file", "link"])
+def test_of_a_name_that_a_capture_holds_twice_the_last_stands(browse: Any, ends: str) -> None:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+        for name, content in (("other", b"other"), ("twice", b"first"), ("MANIFEST.tsv", b"path\n")):
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+        info = tarfile.TarInfo("twice")
+        if ends == "link":
+            info.type, info.linkname = tarfile.LNKTYPE, "other"
+        info.size = 6 if ends == "file" else 0
+        tar.addfile(info, io.BytesIO(b"second"))
+    files = browse({"fs.tar.gz": out.getvalue()})
+    assert read(files, "twice") == (b"second" if ends == "file" else b"other")
+    assert files.search("first")["hits"] == []
 
 
 @pytest.mark.parametrize("spoiled", ["size", "target"])

@@ -88,6 +88,13 @@ def _command(argv: list[str]) -> object:
         from .search import search
 
         return search(argv[1:])
+    words = argv[2:] if argv[:1] == ["--store"] else argv
+    if words[:2] in (["trial", "files"], ["trial", "logs"]):
+        from . import trialfiles
+
+        if words is not argv:
+            os.environ["TRACEFLOW_STORE"] = argv[1]  # the command's own option stands above it
+        return (trialfiles.files if words[1] == "files" else trialfiles.logs)(words[2:])
     from .app import app
 
     return app(argv, standalone_mode=False, prog_name="traceflow")

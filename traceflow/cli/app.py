@@ -11,13 +11,13 @@ from . import dataset, job, store, trial
 from .convert import convert
 from .export import export
 from .grep import HELP as GREP_HELP
-from .grep import grep as grep_command
-from .help import group
+from .grep import grep
+from .help import group, listed
 from .import_ import import_
 from .index import index
 from .limits import limits
 from .search import HELP as SEARCH_HELP
-from .search import search as search_command
+from .search import search
 from .sql import sql
 from .validate import validate
 
@@ -46,20 +46,8 @@ app.command()(validate)
 app.command()(convert)
 
 
-# these commands read their command line themselves, see arguments.py
-_OWN = {"ignore_unknown_options": True, "allow_interspersed_args": True, "help_option_names": list[str]()}
-
-
-@app.command("grep", help=GREP_HELP, context_settings=_OWN, add_help_option=False)
-def grep(words: Annotated[list[str] | None, typer.Argument()] = None) -> int:
-    return grep_command(words or [])
-
-
-@app.command("search", help=SEARCH_HELP, context_settings=_OWN, add_help_option=False)
-def search(words: Annotated[list[str] | None, typer.Argument()] = None) -> int:
-    return search_command(words or [])
-
-
+listed(app, "grep", GREP_HELP, grep)
+listed(app, "search", SEARCH_HELP, search)
 app.command()(sql)
 app.command()(limits)
 app.command()(index)

@@ -18,8 +18,8 @@ __all__ = ["Option", "UsageError", "help_text", "parse", "rows_text"]
 class Option(NamedTuple):
     """An option: its spellings, the key of its value, what it takes and what it is for.
 
-    `takes` is "" for a flag, else what the help calls the value. `many` collects values in a list; a `least` makes
-    the value a number.
+    `takes` is "" for a flag, else what the help calls the value. `many` collects values in a list; the value is a
+    number where it says so, or has a `least`.
     """
 
     names: tuple[str, ...]
@@ -29,6 +29,7 @@ class Option(NamedTuple):
     many: bool = False
     least: int | None = None
     default: Any = None
+    number: bool = False
 
 
 class UsageError(Exception):
@@ -93,12 +94,12 @@ def _next(rest: list[str], name: str) -> str:
 
 def _take(values: dict[str, Any], option: Option, name: str, text: str) -> None:
     value: Any = text
-    if option.least is not None:
+    if option.number or option.least is not None:
         try:
             value = int(text)
         except ValueError:
             raise UsageError(f"Invalid value for '{name}': {text!r} is not a valid integer.") from None
-        if value < option.least:
+        if option.least is not None and value < option.least:
             raise UsageError(f"Invalid value for '{name}': {value} is not in the range x>={option.least}.")
     if option.many:
         values[option.key] = [*(values[option.key] or ()), value]
@@ -108,7 +109,9 @@ def _take(values: dict[str, Any], option: Option, name: str, text: str) -> None:
 
 def help_text(usage: str, what: str, arguments: Sequence[tuple[str, str]], options: Sequence[Option]) -> str:
     """The help of a command, as wide as the terminal, 100 columns at most."""
-    rows = [(_spelled(option), option.help) for option in options] + [("-h, --help", "Show this message and exit.")]
+    rows = [(_spelled(option), _described(option)) for option in options] + [
+        ("-h, --help", "Show this message and exit.")
+    ]
     column = _column([*rows, *arguments])
     out = [f"Usage: {usage}", ""]
     for paragraph in what.split("\n\n"):
@@ -138,6 +141,10 @@ def _column(rows: Sequence[tuple[str, str]]) -> int:
 def _spelled(option: Option) -> str:
     names = ", ".join(sorted(option.names, key=lambda name: (name.startswith("--"), name)))
     return f"{names} {option.takes}" if option.takes else names
+
+
+def _described(option: Option) -> str:
+    return f"{option.help} [default: {option.default}]" if option.default is not None else option.help
 
 
 def _row(left: str, right: str, column: int, width: int) -> list[str]:

@@ -1,10 +1,11 @@
 """Help in one manner for all commands, whichever version of the option parser is installed.
 
-`grep` and `search` read their own command lines; what the others print for `--help` is laid out as theirs is.
+Some commands read their own command lines (command.py); what the others print for `--help` is laid out as theirs is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
@@ -12,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from .arguments import Option, help_text, rows_text
 
-__all__ = ["Group", "group"]
+__all__ = ["Group", "group", "listed"]
 
 
 class _Command(TyperCommand):
@@ -23,6 +24,14 @@ class _Command(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         formatter.write(_help(self, ctx))
+
+
+class _Own(TyperCommand):
+    """A command that reads its own command line: every word is its own."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.params["words"] = args
+        return []
 
 
 class Group(TyperGroup):
@@ -58,6 +67,14 @@ def group(help_: str, name: str | None = None, cls: type[Group] = Group) -> type
     )
 
 
+def listed(app: typer.Typer, name: str, help_: str, command: Callable[[Sequence[str]], int]) -> None:
+    """Put a command that reads its own command line among those of a group."""
+
+    @app.command(name, help=help_, cls=_Own, add_help_option=False)
+    def run(words: list[str] | None) -> int:
+        return command(words or [])  # the option parser has None for no words
+
+
 def _help(command: Any, ctx: Any) -> str:
     params = command.get_params(ctx)
     arguments = [(_named(p), p.help or "") for p in params if p.param_type_name == "argument"]
@@ -80,12 +97,9 @@ def _named(argument: Any) -> str:
 def _option(param: Any) -> Option:
     takes = "" if param.is_flag else _takes(param)
     names = (*param.opts, *param.secondary_opts)
-    notes = ""
-    if param.required:
-        notes = " [required]"
-    elif takes and param.default is not None and not callable(param.default):
-        notes = f" [default: {getattr(param.default, 'value', param.default)}]"
-    return Option(names, param.name, (param.help or "") + notes, takes)
+    default = param.default if takes and not param.required and not callable(param.default) else None
+    help_ = (param.help or "") + (" [required]" if param.required else "")
+    return Option(names, param.name, help_, takes, default=getattr(default, "value", default))
 
 
 def _takes(param: Any) -> str:

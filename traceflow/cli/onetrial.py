@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import typer
-
-from .options import StoreOption, open_store
+from .arguments import Option
+from .command import Argument, Command
+from .grep import STORE
+from .opening import open_store
 
 if TYPE_CHECKING:
     from traceflow.store import Manifest, Store
 
-__all__ = ["FoundTrial", "of_trial"]
+__all__ = ["AS_JSON", "JOB", "STORE", "TRIAL", "FoundTrial", "about_trial", "find_trial"]
 
-TrialArgument = Annotated[str, typer.Argument(help="The trial: its name, its id, or the first 8 characters of it.")]
-OneJob = Annotated[str | None, typer.Option("--job", "-j", help="The job it belongs to, where the name is not enough.")]
+TRIAL = Argument("trial", "The trial: its name, its id, or the first 8 characters of it.")
+JOB = Option(("--job", "-j"), "job", "The job it belongs to, where the name is not enough.", "JOB")
+AS_JSON = Option(("--json",), "as_json", "Print JSON: one object a line for lists, one document else.")
 
 
 class FoundTrial(NamedTuple):
@@ -28,27 +28,25 @@ class FoundTrial(NamedTuple):
     row: dict[str, Any]
 
 
-def _find(trial: TrialArgument, job: OneJob = None, store: StoreOption = None) -> FoundTrial:
+def find_trial(trial: str, job: str | None = None, store: str | None = None) -> FoundTrial:
+    """The trial that these name."""
     opened = open_store(store)
     row = opened.trial(trial, opened.job(job) if job else None)
     return FoundTrial(opened, opened.job(row["job_id"]), row)
 
 
-_T = TypeVar("_T")
+def about_trial(path: str, *own: Argument | Option) -> Callable[[Callable[..., int | None]], Command]:
+    """Make a function whose first parameter is a FoundTrial a command that is given TRIAL, --job and --store.
 
+    The other parameters are its `own` arguments and options, and `as_json`; its docstring is its help.
+    """
+    arguments = [one for one in own if isinstance(one, Argument)]
+    options = [one for one in own if isinstance(one, Option)]
 
-def of_trial(command: Callable[..., _T]) -> Callable[..., _T]:
-    """Make a command whose first parameter is a FoundTrial one that is given TRIAL, --job and --store."""
-    _, *own = inspect.signature(command, eval_str=True).parameters.values()
-    trial, *shared = inspect.signature(_find, eval_str=True).parameters.values()
-    last = [own.pop()] if own and own[-1].name == "as_json" else []  # --json ends the help of every command
+    def made(function: Callable[..., int | None]) -> Command:
+        def run(trial: str, job: str | None, store: str | None, **values: Any) -> int | None:
+            return function(find_trial(trial, job, store), **values)
 
-    @functools.wraps(command)
-    def run(trial: str, job: str | None = None, store: str | None = None, **options: Any) -> _T:
-        return command(_find(trial, job, store), **options)
+        return Command(path, function.__doc__ or "", run, [TRIAL, *arguments], [*options, JOB, STORE, AS_JSON])
 
-    parameters = [trial, *own, *shared, *last]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in parameters}
-    del run.__wrapped__
-    return run
+    return made

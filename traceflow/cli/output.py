@@ -86,9 +86,8 @@ def _flush() -> None:
 
 def usage_error(usage: str, message: str) -> None:
     """A command line that cannot be understood, as the other commands say it."""
-    sys.stderr.write(
-        f"Usage: {usage}\nTry '{' '.join(usage.split()[:2])} --help' for help.\n\nError: {cell(message)}\n"
-    )
+    command = usage.partition(" [")[0]
+    sys.stderr.write(f"Usage: {usage}\nTry '{command} --help' for help.\n\nError: {cell(message)}\n")
     sys.stderr.flush()
 
 

@@ -23,7 +23,7 @@ _USAGE = "traceflow search [OPTIONS] WORDS..."
 _ARGUMENTS = [("WORDS...", "Words of 2 to 40 letters; 'quoted phrases'; -word for what must not be there.")]
 _OPTIONS = (
     *(JOB, TRIAL, TYPE, AGENT, MODEL),
-    Option(("--limit", "-n"), "limit", "At most so many trials (10).", "N", least=1, default=10),
+    Option(("--limit", "-n"), "limit", "At most so many trials.", "N", least=1, default=10),
     *(STORE, AS_JSON),
 )
 _SCOPE = ("jobs", "trials", "types", "agents", "models", "limit")

@@ -11,11 +11,12 @@ from traceflow_formats.errors import TraceflowError
 from traceflow_formats.trace import TraceLine, text_of
 
 from . import output
-from .help import group
-from .onetrial import FoundTrial, of_trial
-from .options import AsJson, JobOption, Limit, StoreOption, open_store
+from .help import group, listed
+from .onetrial import FoundTrial
+from .options import AsJson, JobOption, Limit, StoreOption, of_trial, open_store
 from .trialconvert import convert
-from .trialfiles import download, files, logs
+from .trialdownload import download
+from .trialfiles import files, logs
 
 app = group("List and show trials, read their traces, and get at what they left behind.")
 
@@ -123,8 +124,8 @@ def trace(
 
 app.command()(convert)
 app.command()(download)
-app.add_typer(files, name="files")
-app.command()(logs)
+listed(app, "logs", logs.help, logs)
+listed(app, "files", files.help, files)
 
 
 def event_line(event: TraceLine, indent: int = 0) -> str:

@@ -1,56 +1,39 @@
-"""`traceflow trial files ...`, `trial logs` and `trial download`: what a trial left behind."""
+"""`traceflow trial files ...` and `trial logs`: what a trial left behind. They read their own command line, see
+command.py, so that each answers at once."""
 
 from __future__ import annotations
 
-import base64
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
-from traceflow_formats.errors import TraceflowError
+from typing import TYPE_CHECKING, Any
 
 from . import output
-from .help import Group, group
-from .onetrial import FoundTrial, of_trial
-from .options import AsJson
+from .arguments import Option
+from .command import Argument, Family
+from .onetrial import FoundTrial, about_trial
 
 if TYPE_CHECKING:
     from traceflow.trialfiles import TrialFiles
 
+__all__ = ["files", "logs"]
 
-class _TrialOrVerb(Group):
-    """The trial may stand before the verb as well as behind it: `files TRIAL ls PATH` is `files ls TRIAL PATH`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if len(args) > 1 and args[0] not in self.commands and args[1] in self.commands:
-            args = [args[1], args[0], *args[2:]]
-        return super().parse_args(ctx, args)
+_PATH = "traceflow trial files"
+_SOURCE = Option(("--source",), "source", "Which files. Default: the capture, where there is one.", "trial|capture")
+_CURSOR = Option(("--cursor",), "cursor", "Go on after this one: next_cursor of the page before.", "CURSOR")
 
 
-files = group(
-    "Browse the files of a trial: as they were imported, or in the capture of its file system.\n\n"
-    "The trial stands before or behind the verb: `files TRIAL ls` is `files ls TRIAL`.",
-    cls=_TrialOrVerb,
-)
-
-Source = Annotated[
-    str | None,
-    typer.Option("--source", metavar="trial|capture", help="Which files. Default: the capture, where there is one."),
-]
-Cursor = Annotated[str | None, typer.Option("--cursor", help="Go on after this one: next_cursor of the page before.")]
+def _limit(what: str, default: int) -> Option:
+    return Option(("--limit", "-n"), "limit", what, "N", number=True, default=default)
 
 
 def _files(trial: FoundTrial) -> TrialFiles:
     """The files of the trial, to be used as a context."""
-    from traceflow.trialfiles import TrialFiles
+    from traceflow.trialfiles.browse import TrialFiles
 
-    return TrialFiles(*trial)
+    return TrialFiles(*trial, progress=output.progress)
 
 
-@files.command()
-@of_trial
-def status(trial: FoundTrial, as_json: AsJson = False) -> None:
+@about_trial(f"{_PATH} status")
+def _status(trial: FoundTrial, as_json: bool) -> None:
     """Say what there is to browse."""
     with _files(trial) as found:
         document = found.status()
@@ -63,16 +46,14 @@ def status(trial: FoundTrial, as_json: AsJson = False) -> None:
             output.write(f"{key:<22}{output.cell(value)}\n")
 
 
-@files.command("ls")
-@of_trial
-def ls(
-    trial: FoundTrial,
-    path: Annotated[str, typer.Argument(help="The folder.")] = "/",
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="Entries of a page, at most 1000.")] = 500,
-    cursor: Cursor = None,
-    source: Source = None,
-    as_json: AsJson = False,
-) -> None:
+@about_trial(
+    f"{_PATH} ls",
+    Argument("path", "The folder.", "/"),
+    _limit("Entries of a page, at most 1000.", 500),
+    _CURSOR,
+    _SOURCE,
+)
+def _ls(trial: FoundTrial, path: str, limit: int, cursor: str | None, source: str | None, as_json: bool) -> None:
     """List a folder: type, mode, size, time, change, name."""
     with _files(trial) as found:
         page = found.list(path, source=source, cursor=cursor, limit=limit)
@@ -100,27 +81,22 @@ def _more(page: dict[str, Any]) -> None:
         output.note(f"there is more: --cursor {page['next_cursor']}")
 
 
-@files.command()
-@of_trial
-def cat(
-    trial: FoundTrial,
-    path: Annotated[str, typer.Argument(help="The file.")],
-    range_: Annotated[
-        str | None,
-        typer.Option(
-            "--range", metavar="RANGE", help="bytes=a-b (both inclusive), bytes=a-, or bytes=-n for the last n."
-        ),
-    ] = None,
-    source: Source = None,
-    as_json: AsJson = False,
-) -> None:
+@about_trial(
+    f"{_PATH} cat",
+    Argument("path", "The file."),
+    Option(("--range",), "part", "bytes=a-b (both inclusive), bytes=a-, or bytes=-n for the last n.", "RANGE"),
+    _SOURCE,
+)
+def _cat(trial: FoundTrial, path: str, part: str | None, source: str | None, as_json: bool) -> None:
     """Print a file, or part of it, as it is; with --json as base64."""
     from traceflow.trialfiles import parse_range
 
-    wanted = parse_range(range_) if range_ is not None else None
+    wanted = parse_range(part) if part is not None else None
     with _files(trial) as found:
         _, chunks = found.read(path, source=source, byte_range=wanted)
         if as_json:
+            import base64
+
             data = b"".join(chunks)
             encoded = base64.b64encode(data).decode()
             output.print_json({"path": path, "bytes": len(data), "encoding": "base64", "data": encoded}, indent=True)
@@ -130,16 +106,16 @@ def cat(
             sys.stdout.buffer.write(chunk)
 
 
-@files.command()
-@of_trial
-def search(
-    trial: FoundTrial,
-    query: Annotated[str, typer.Argument(help="Text that a line holds; with --regex an RE2 pattern.")],
-    path: Annotated[str, typer.Option("--path", help="Only in this folder or file.")] = "/",
-    regex: Annotated[bool, typer.Option("--regex", help="The query is a pattern.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="At most so many hits, up to 1000.")] = 200,
-    source: Source = None,
-    as_json: AsJson = False,
+@about_trial(
+    f"{_PATH} search",
+    Argument("query", "Text that a line holds; with --regex an RE2 pattern."),
+    Option(("--path",), "path", "Only in this folder or file.", "PATH", default="/"),
+    Option(("--regex",), "regex", "The query is a pattern."),
+    _limit("At most so many hits, up to 1000.", 200),
+    _SOURCE,
+)
+def _search(
+    trial: FoundTrial, query: str, path: str, regex: bool, limit: int, source: str | None, as_json: bool
 ) -> int:
     """Search the contents of text files. Exit 1 when nothing is found."""
     with _files(trial) as found:
@@ -154,18 +130,14 @@ def search(
     return 0 if result["hits"] else 1
 
 
-@files.command()
-@of_trial
-def changes(
-    trial: FoundTrial,
-    phase: Annotated[
-        str, typer.Option("--phase", metavar="setup|agent|verifier|all", help="Only what changed in this phase.")
-    ] = "all",
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="Items of a page, at most 1000.")] = 500,
-    cursor: Cursor = None,
-    source: Source = None,
-    as_json: AsJson = False,
-) -> None:
+@about_trial(
+    f"{_PATH} changes",
+    Option(("--phase",), "phase", "Only what changed in this phase.", "setup|agent|verifier|all", default="all"),
+    _limit("Items of a page, at most 1000.", 500),
+    _CURSOR,
+    _SOURCE,
+)
+def _changes(trial: FoundTrial, phase: str, limit: int, cursor: str | None, source: str | None, as_json: bool) -> None:
     """Print what was created, modified or removed, where a manifest tells."""
     with _files(trial) as found:
         page = found.changes(phase=phase, source=source, cursor=cursor, limit=limit)
@@ -178,25 +150,22 @@ def changes(
     _more(page)
 
 
-@files.command()
-@of_trial
-def archive(
-    trial: FoundTrial,
-    path: Annotated[str, typer.Argument(help="The folder, or one file.")] = "/",
-    out: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="PATH", help="The .tar.gz, or a folder for it; - is stdout."),
-    ] = None,
-    source: Source = None,
-    as_json: AsJson = False,
-) -> None:
+@about_trial(
+    f"{_PATH} archive",
+    Argument("path", "The folder, or one file.", "/"),
+    Option(("--output", "-o"), "out", "The .tar.gz, or a folder for it; - is stdout.", "PATH"),
+    _SOURCE,
+)
+def _archive(trial: FoundTrial, path: str, out: str | None, source: str | None, as_json: bool) -> None:
     """Pack a folder as a .tar.gz whose MANIFEST.tsv lists every file, also those without a content."""
+    from pathlib import Path
+
     with _files(trial) as found:
-        if out is not None and str(out) == "-":
+        if out == "-":
             found.archive(path, sys.stdout.buffer, source=source)
             return
         name = (path.strip("/").rpartition("/")[2] or trial.row["trial_name"]) + ".tar.gz"
-        target = Path(name) if out is None else out / name if out.is_dir() else out
+        target = Path(name) if out is None else Path(out, name) if Path(out).is_dir() else Path(out)
         written = found.archive(path, target, source=source)
     if as_json:
         facts = {"path": str(target), "members": written.members, "bytes": written.archive_bytes}
@@ -205,14 +174,21 @@ def archive(
     output.write(output.cell(f"wrote {target}: {written.members} members, {written.archive_bytes} bytes") + "\n")
 
 
-@of_trial
-def logs(
-    trial: FoundTrial,
-    stream: Annotated[str, typer.Argument(help="Which log: agent, verifier or system.")],
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="Lines of a page, at most 1000.")] = 1000,
-    cursor: Annotated[int | None, typer.Option("--cursor", metavar="SEQ", help="Only lines after this one.")] = None,
-    as_json: AsJson = False,
-) -> None:
+files = Family(
+    _PATH,
+    "Browse the files of a trial: as they were imported, or in the capture of its file system.\n\n"
+    "The trial stands before or behind the verb: `files TRIAL ls` is `files ls TRIAL`.",
+    {command.path.rpartition(" ")[2]: command for command in (_status, _ls, _cat, _search, _changes, _archive)},
+)
+
+
+@about_trial(
+    "traceflow trial logs",
+    Argument("stream", "Which log: agent, verifier or system."),
+    _limit("Lines of a page, at most 1000.", 1000),
+    Option(("--cursor",), "cursor", "Only lines after this one.", "SEQ", number=True),
+)
+def logs(trial: FoundTrial, stream: str, limit: int, cursor: int | None, as_json: bool) -> None:
     """Print a log of a trial: what the agent or the verifier printed, or what the runner wrote."""
     from traceflow.trialfiles import trial_logs
 
@@ -225,53 +201,3 @@ def logs(
     if "reason" in page:
         output.note(page["reason"])
     _more(page)
-
-
-@of_trial
-def download(
-    trial: FoundTrial,
-    out: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="PATH", help="Where the trial's folder goes; of a stream the file."),
-    ] = None,
-    stream: Annotated[
-        str | None,
-        typer.Option(
-            "--stream", help="Only trace-parsed, trace-stdout, trace-stderr, trace-atif, agent-home or verifier."
-        ),
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Write a trial as a folder, or one stream of it to stdout or a file."""
-    from dataclasses import asdict
-
-    from traceflow.export.download import download_trial
-
-    if stream is not None:
-        size = _download_stream(trial, stream, out, overwrite)
-        if as_json and out is not None:
-            output.print_json({"path": str(out), "stream": stream, "bytes": size}, indent=True)
-        return
-    name = trial.row["trial_name"]
-    with output.progress(f"downloading {name}"):
-        done = download_trial(*trial, (out or Path()) / name, overwrite=overwrite)
-    if as_json:
-        output.print_json(asdict(done), indent=True)
-        return
-    output.write(output.cell(f"wrote {done.path}: {done.files} files, {done.bytes} bytes") + "\n")
-    if done.left_out:
-        output.note(f"{len(done.left_out)} file(s) that are no text are only named in agent-home.json")
-
-
-def _download_stream(trial: FoundTrial, stream: str, out: Path | None, overwrite: bool) -> int:
-    from traceflow.export.download import write_stream
-    from traceflow.files import atomic_file
-
-    if out is None or str(out) == "-":
-        sys.stdout.flush()
-        return write_stream(*trial, stream, sys.stdout.buffer)
-    if out.exists() and not overwrite:
-        raise TraceflowError("invalid_input", f"{out} is there already: say --overwrite to replace it", path=str(out))
-    with atomic_file(out) as file:
-        return write_stream(*trial, stream, file)

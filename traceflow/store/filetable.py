@@ -6,6 +6,7 @@ trial is found without reading the others.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -22,6 +23,8 @@ from .schema import arrow_schema
 __all__ = ["FileTable"]
 
 _CACHED = 4  # row groups
+_EVERYTHING = [("", chr(0x10FFFF))]  # the range of paths of a table that is in no order: it is one group
+_Columns = tuple[str, ...] | None
 
 
 class FileTable:
@@ -30,12 +33,14 @@ class FileTable:
     def __init__(self, backend: Backend, job: Manifest) -> None:
         self._backend, self._job = backend, job
         self._context: AbstractContextManager[pq.ParquetFile] = open_table(backend, job, "files")
-        self._cache: dict[tuple[int, tuple[str, ...] | None], pa.Table] = {}
+        self._cache: dict[tuple[int, _Columns], tuple[pa.Table, list[str]]] = {}
         self._schema = arrow_schema("files")
 
     def __enter__(self) -> FileTable:
         self._file = self._context.__enter__()
-        self._ranges = _path_ranges(self._file)
+        ranges = _path_ranges(self._file)
+        self._ordered = ranges is not None
+        self._ranges = _EVERYTHING if ranges is None else ranges
         return self
 
     def __exit__(self, *exception: Any) -> None:
@@ -44,73 +49,101 @@ class FileTable:
 
     def rows(self, prefix: str = "") -> Iterator[FileRow]:
         """The files whose path begins with `prefix`, in the order of their paths' bytes."""
-        for table in self._tables(prefix, None):
-            yield from map(as_file_row, table.to_pylist())
+        for number in self._groups(prefix):
+            table, paths = self._group(number, None)
+            start = bisect_left(paths, prefix)
+            yield from map(as_file_row, table.slice(start, _end(paths, prefix) - start).to_pylist())
 
     def table(self, prefix: str, columns: Sequence[str]) -> pa.Table:
         """Some columns of the files whose path begins with `prefix`, in that order."""
         names = list(columns)
-        read = tuple(dict.fromkeys(("path", *names)))  # the prefix is one of the path
-        found = [table.select(names) for table in self._tables(prefix, read)]
-        schema = pa.schema([self._schema.field(name) for name in names])
-        return pa.concat_tables(found) if found else schema.empty_table()
+        numbers = self._groups(prefix)
+        if not numbers:
+            return pa.schema([self._schema.field(name) for name in names]).empty_table()
+        table = self._read(numbers, tuple(dict.fromkeys(("path", *names))))
+        least, greatest = (self._group(number, ("path",))[1] for number in (numbers[0], numbers[-1]))
+        start = bisect_left(least, prefix)
+        over = len(greatest) - _end(greatest, prefix)
+        return table.slice(start, table.num_rows - start - over).select(names)
+
+    def paths(self, prefix: str, holding: re.Pattern[bytes]) -> Iterator[str]:
+        """The paths that begin with `prefix`, without those of row groups in whose paths nothing of the kind stands."""
+        for chunk in self.table(prefix, ("path",)).column("path").chunks:
+            if holding.search(chunk.buffers()[2] or b""):
+                yield from chunk.to_pylist()
 
     def find(self, path: str) -> FileRow | None:
         """The file with exactly this path."""
-        for table in self._tables(path, None):
-            for row in table.slice(0, 1).to_pylist():  # the path itself comes before all that begin with it
-                return as_file_row(row) if row["path"] == path else None
+        for number in self._groups(path)[:1]:
+            table, paths = self._group(number, None)
+            row = bisect_left(paths, path)
+            if row < len(paths) and paths[row] == path:
+                return as_file_row(table.slice(row, 1).to_pylist()[0])
         return None
 
-    def _tables(self, prefix: str, columns: tuple[str, ...] | None) -> Iterator[pa.Table]:
-        if self._ranges is None:
-            table = self._whole(columns)
-            yield _beginning_with(table, prefix)
-            return
-        for number, (least, greatest) in enumerate(self._ranges):
-            if greatest < prefix:
-                continue
-            if least > prefix and not least.startswith(prefix):
-                return
-            table = self._group(number, columns)
-            if not (least.startswith(prefix) and greatest.startswith(prefix)):
-                table = _beginning_with(table, prefix)
-            if table.num_rows:
-                yield table
+    def children(
+        self, folder: str, after: str = "", columns: Sequence[str] = ("path",)
+    ) -> Iterator[tuple[str, dict[str, Any] | None]]:
+        """What lies directly in a folder (`a/b/`), in the order of the paths: a file's name and these columns of it, a
+        folder's name and None. What a folder holds is passed over unread. `after` begins with what follows that name.
+        """
+        wanted = tuple(dict.fromkeys(("path", *columns)))
+        at = folder + after
+        number = -1
+        while (following := bisect_left(self._ranges, at, number + 1, key=_greatest)) < len(self._ranges):
+            number = following
+            table, paths = self._group(number, wanted)
+            row, rows = bisect_left(paths, at), None
+            while row < len(paths):
+                path = paths[row]
+                if not path.startswith(folder):
+                    return
+                name, slash, _ = path[len(folder) :].partition("/")
+                if slash:
+                    yield name, None
+                    at = f"{folder}{name}0"  # the character that follows the slash
+                    row = bisect_left(paths, at, row)
+                    continue
+                rows = rows or table.to_pylist()
+                yield name, rows[row]
+                row += 1
+            at = max(at, paths[-1] + "\0")
 
-    def _group(self, number: int, columns: tuple[str, ...] | None) -> pa.Table:
+    def _groups(self, prefix: str) -> range:
+        """The row groups that may hold paths that begin so."""
+        first = bisect_left(self._ranges, prefix, key=_greatest)
+        return range(first, bisect_right(self._ranges, prefix, first, key=lambda ends: ends[0][: len(prefix)]))
+
+    def _group(self, number: int, columns: _Columns) -> tuple[pa.Table, list[str]]:
+        """A row group, and its paths."""
         key = number, columns
         found = self._cache.pop(key, None)
         if found is None:
-            with self._reading():
-                found = self._fitted(self._file.read_row_group(number, columns=self._present(columns)), columns)
+            table = self._read(range(number, number + 1), columns)
+            found = table, table.column("path").to_pylist()
         self._cache[key] = found
         if len(self._cache) > _CACHED:
             del self._cache[next(iter(self._cache))]
         return found
 
-    def _whole(self, columns: tuple[str, ...] | None) -> pa.Table:
-        """The table in order, of a job whose table is in none."""
-        with self._reading():
-            table = self._fitted(self._file.read(), None).sort_by("path")
-        return table if columns is None else table.select(list(columns))
-
-    def _reading(self) -> AbstractContextManager[None]:
-        return reading(self._backend, self._job, "files.parquet")
-
-    def _present(self, columns: tuple[str, ...] | None) -> list[str]:
-        there = set(self._file.schema_arrow.names)
-        return [name for name in columns or self._schema.names if name in there]
-
-    def _fitted(self, table: pa.Table, columns: tuple[str, ...] | None) -> pa.Table:
-        return fitted(table, self._schema, list(columns or self._schema.names))
+    def _read(self, numbers: range, columns: _Columns) -> pa.Table:
+        """Row groups; all of them in order, where the table is in none."""
+        with reading(self._backend, self._job, "files.parquet"):
+            there = set(self._file.schema_arrow.names)
+            names = list(columns or self._schema.names)
+            present = [name for name in names if name in there]
+            if self._ordered:
+                return fitted(self._file.read_row_groups(list(numbers), columns=present), self._schema, names)
+            return fitted(self._file.read(columns=present).sort_by("path"), self._schema, names)
 
 
-def _beginning_with(table: pa.Table, prefix: str) -> pa.Table:
-    """The rows of a table in order whose path begins with the prefix. (Arrow's filters take longer to be imported.)"""
-    paths = table.column("path").to_pylist()
-    start = bisect_left(paths, prefix)
-    return table.slice(start, bisect_right(paths, prefix, start, key=lambda path: path[: len(prefix)]) - start)
+def _greatest(ends: tuple[str, str]) -> str:
+    return ends[1]
+
+
+def _end(paths: list[str], prefix: str) -> int:
+    """Where paths in order no longer begin with a prefix. (Arrow's own searches take longer to be imported.)"""
+    return bisect_right(paths, prefix, key=lambda path: path[: len(prefix)])
 
 
 def _path_ranges(file: pq.ParquetFile) -> list[tuple[str, str]] | None:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from traceflow_formats.errors import TraceflowError
-from traceflow_formats.trace import TraceLine
 
 from .backend import Backend
-from .decode import decode_batch
 from .layout import manifest_name
 from .local import LocalBackend
 from .manifest import Manifest
 from .packs import Packed
 from .schema import arrow_schema
+
+if TYPE_CHECKING:  # what is asked of files needs no events
+    from traceflow_formats.trace import TraceLine
 
 __all__ = [
     "FileRow",
@@ -34,6 +35,7 @@ __all__ = [
     "reading",
     "trace",
     "trial_names",
+    "trial_row",
     "trial_rows",
 ]
 
@@ -127,6 +129,19 @@ def trial_rows(backend: Backend, job: Manifest) -> list[dict[str, Any]]:
     return rows
 
 
+def trial_row(backend: Backend, job: Manifest, trial_id: str) -> dict[str, Any]:
+    """One trial, as a mapping of all columns."""
+    schema = arrow_schema("trials")
+    with open_table(backend, job, "trials") as file:
+        for group in range(file.num_row_groups):
+            ids = file.read_row_group(group, columns=["trial_id"]).column("trial_id").to_pylist()
+            if trial_id in ids:
+                found = fitted(file.read_row_group(group), schema, schema.names).slice(ids.index(trial_id), 1)
+                row: dict[str, Any] = found.to_pylist()[0]
+                return row
+        raise KeyError(trial_id)
+
+
 def trial_names(backend: Backend, job: Manifest) -> list[dict[str, Any]]:
     """Id and name of each trial."""
     rows: list[dict[str, Any]] = read_table(backend, job, "trials", ["trial_id", "trial_name"]).to_pylist()
@@ -192,6 +207,8 @@ def trace(
     matches: Matches | None = None,
 ) -> Iterator[TraceLine]:
     """The events of one trial, row group by row group; see `Store.trace`."""
+    from .decode import decode_batch
+
     offset, count = trial["event_offset"], trial["n_events"] or 0
     if offset is None or not count:
         return
@@ -212,6 +229,8 @@ def trace(
 
 
 def _last(file: pq.ParquetFile, groups: list[tuple[int, int, int]], keep: _Keep, tail: int) -> list[TraceLine]:
+    from .decode import decode_batch
+
     parts: list[pa.Table] = []
     missing = tail
     for number, start, stop in reversed(groups):

@@ -221,6 +221,8 @@ class Store:
 
         Raises TraceflowError trial_not_found; invalid_input when several fit.
         """
+        from . import reading
+
         names = ["trial_id", "trial_name"]
         rows = [(m, row) for m, some in self.all_trials([job] if job else None, names) for row in some]
         fits = [(m, row) for m, row in rows if name in (row["trial_id"], row["trial_name"])]
@@ -228,7 +230,7 @@ class Store:
             fits = [(m, row) for m, row in rows if row["trial_id"].startswith(name)]
         labels = [f"{row['trial_id']} in job {m.job_id}" for m, row in fits]
         found, row = _only(fits, "trial", name, labels, self.url)
-        return next(r for r in self.trials(found) if r["trial_id"] == row["trial_id"])
+        return reading.trial_row(self.backend, found, row["trial_id"])
 
     def trace(
         self,

@@ -7,26 +7,29 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, BinaryIO
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from traceflow_formats.errors import TraceflowError
 
-from ..archive import NewMember, Written, write_tar_gz
-from ..store import FileTable, Manifest, Store
-from .capture import CaptureTree
-from .kept import open_capture
 from .manifests import COLUMNS, MANIFEST, manifest_line
-from .model import Entry, FileTree, clean_path, shown_path
-from .search import Found, search_files
+from .model import Entry, FileTree, clean_name, clean_path, shown_path
 from .stored import StoredTree
+
+if TYPE_CHECKING:  # each verb imports what it alone needs
+    from pathlib import Path
+
+    from ..archive import NewMember, Written
+    from ..store import FileTable, Manifest, Store
+    from .capture import CaptureTree
+    from .kept import Progress
 
 __all__ = ["MAX_PAGE", "ByteRange", "TrialFiles", "parse_range"]
 
 MAX_PAGE = 1000
 _PHASES = ("setup", "agent", "verifier", "all")
 _LINKS = 40
+_TAR_GZ = re.compile(rb"\.t(?:ar\.)?gz", re.IGNORECASE)
 _NO_CAPTURES = ("agent/", "steps/")  # archives among an agent's own files are no captures
 _RANGE = re.compile(r"(?:bytes=)?(\d{0,18})-(\d{0,18})").fullmatch
 
@@ -68,8 +71,9 @@ class TrialFiles(AbstractContextManager["TrialFiles"]):
     invalid_input for a path that leads outside, a source that the trial does not have, or a bad cursor or limit.
     """
 
-    def __init__(self, store: Store, job: Manifest, trial: dict[str, Any]) -> None:
+    def __init__(self, store: Store, job: Manifest, trial: dict[str, Any], progress: Progress | None = None) -> None:
         self._store, self._job = store, job
+        self._progress = progress  # of a capture that is read for the first time
         self._name: str = trial["trial_name"]
         self._table: FileTable = store.file_table(job)
         self._capture: CaptureTree | None = None
@@ -120,10 +124,11 @@ class TrialFiles(AbstractContextManager["TrialFiles"]):
         entry = tree.entry(inside)
         if entry is None:
             raise _not_found(inside)
-        entries = tree.children(inside) if entry.type == "dir" else [entry]
-        if cursor is not None:
-            after = cursor.encode()
-            entries = [e for e in entries if e.name.encode() > after]
+        after = clean_name(cursor or "")
+        if entry.type == "dir":
+            entries = tree.children(inside, after, count + 1)
+        else:
+            entries = [entry] if entry.name > after else []
         page = entries[:count]
         return {
             "path": f"/{inside}",
@@ -157,7 +162,9 @@ class TrialFiles(AbstractContextManager["TrialFiles"]):
         tree, inside = self._tree(source), clean_path(path)
         if tree.entry(inside) is None:
             raise _not_found(inside)
-        found: Found = search_files(tree.contents(inside), query, regex=regex, limit=_limit(limit))
+        from .search import search_files
+
+        found = search_files(tree.contents(inside), query, regex=regex, limit=_limit(limit))
         left_out = tree.uncaptured(inside)
         result = {
             "hits": [{"path": f"/{hit.path}", "line": hit.line, "snippet": hit.snippet} for hit in found.hits],
@@ -178,22 +185,17 @@ class TrialFiles(AbstractContextManager["TrialFiles"]):
         if phase not in _PHASES:
             raise TraceflowError("invalid_input", f"{phase[:40]!r} is no phase: say {', '.join(_PHASES)}")
         tree = self._tree(source)
-        told = dict(tree.changed())
-        for path, hint in told.items():
-            there = tree.entry(path)
-            told[path] = hint if there is None else replace(there, changed=hint.changed, phase=hint.phase)
-        chosen = sorted((p for p, e in told.items() if phase in ("all", e.phase)), key=str.encode)
-        after = cursor.lstrip("/").encode() if cursor is not None else b""
-        left = [p for p in chosen if p.encode() > after] if after else chosen
-        page = left[: _limit(limit)]
+        count = _limit(limit)
+        found = tree.changes(phase, clean_name(cursor or "").lstrip("/"), count + 1)
+        page = found.items[:count]
         result: dict[str, Any] = {
             "source": tree.source,
-            "total": len(chosen),
-            "changed_bytes": sum(told[p].size or 0 for p in chosen),
-            "items": [{"path": f"/{p}", **told[p].as_dict()} for p in page],
-            "next_cursor": f"/{page[-1]}" if len(left) > len(page) else None,
+            "total": found.total,
+            "changed_bytes": found.bytes,
+            "items": [{"path": f"/{path}", **entry.as_dict()} for path, entry in page],
+            "next_cursor": f"/{page[-1][0]}" if len(found.items) > count else None,
         }
-        if not told:
+        if not found.told:
             result["reason"] = "no manifest of this trial says what changed"
         return result
 
@@ -203,6 +205,8 @@ class TrialFiles(AbstractContextManager["TrialFiles"]):
         tree, inside = self._tree(source), clean_path(path)
         if tree.entry(inside) is None:
             raise _not_found(inside)
+        from ..archive import write_tar_gz
+
         with tree.reader(inside) as read:
             return write_tar_gz(_archived(tree, inside, read), output)
 
@@ -225,15 +229,23 @@ class TrialFiles(AbstractContextManager["TrialFiles"]):
         if self._looked:
             return self._capture
         prefix = f"{self._name}/"
-        for full in self._table.table(prefix, ("path",)).column("path").to_pylist():
+        for full in self._table.paths(prefix, _TAR_GZ):
             name = full[len(prefix) :]
             if not name.lower().endswith((".tar.gz", ".tgz")) or name.startswith(_NO_CAPTURES):
                 continue
+            from .kept import open_capture
+
             row = self._stored.row(name)
             if row is None or row.packed is None:
                 continue
             packed = row.packed
-            tree = open_capture(name, packed.sha256, lambda packed=packed: self._store.contents(self._job).open(packed))  # type: ignore[misc]
+            tree = open_capture(
+                name,
+                packed.sha256,
+                packed.size,
+                lambda packed=packed: self._store.contents(self._job).open(packed),  # type: ignore[misc]
+                progress=self._progress,
+            )
             if tree.is_capture:
                 self._capture = tree
                 break
@@ -280,6 +292,8 @@ def _link_target(path: str, target: str) -> str:
 
 
 def _archived(tree: FileTree, path: str, read: Callable[[str], Iterator[bytes]]) -> Iterator[NewMember]:
+    from ..archive import NewMember
+
     files = sorted(tree.below(path), key=lambda pair: pair[0].encode())
     skip = len(path.rpartition("/")[0]) + 1 if "/" in path else 0
     rows = ["\t".join(COLUMNS).encode() + b"\n", *(manifest_line(p[skip:], entry) for p, entry in files)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from traceflow_formats.errors import TraceflowError
@@ -16,6 +17,7 @@ __all__ = ["STREAMS", "stderr_files", "stdout_files", "trial_logs"]
 STREAMS = ("agent", "verifier", "system")
 MAX_LINES = 1000
 _LINE = 1 << 20  # bytes; the rest of a longer line is left out
+_PLACES = ("agent/", "steps/", "trial.log", "verifier/")  # where logs may be, below the trial
 _STDERR = ("stderr.log", "stderr.txt")
 
 
@@ -82,7 +84,8 @@ def _bases(names: list[str]) -> list[str]:
 def _files(store: Store, job: Manifest, trial: dict[str, Any], stream: str) -> list[tuple[str, FileRow]]:
     prefix = f"{trial['trial_name']}/"
     with store.file_table(job) as table:
-        names = [path[len(prefix) :] for path in table.table(prefix, ("path",)).column("path").to_pylist()]
+        paths = [table.table(prefix + top, ("path",)).column("path").to_pylist() for top in _PLACES]
+        names = [path[len(prefix) :] for path in chain(*paths)]
         there = set(names)
         if stream == "agent":
             wanted = [("out", n) for n in stdout_files(names)] + [("err", n) for n in stderr_files(names)]

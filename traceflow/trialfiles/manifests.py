@@ -149,7 +149,8 @@ def _mode(value: object) -> str | None:
 
 
 def _field(text: str) -> str | None:
-    text = re.sub(r"\\[tnr\\]", lambda m: _ESCAPES[m[0]], text)
+    if "\\" in text:
+        text = re.sub(r"\\[tnr\\]", lambda m: _ESCAPES[m[0]], text)
     return None if text in ("", "-") else text
 
 

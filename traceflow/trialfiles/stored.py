@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from typing import Any
 
 from traceflow_formats.errors import TraceflowError
 
 from ..store import FileRow, FileTable, Manifest, Store
 from .manifests import agent_home_hints, artifact_hints
-from .model import Entry, Hints
+from .model import Changes, Entry, Hints, changes_of
 
 __all__ = ["StoredTree"]
 
-_COLUMNS = ("path", "kind", "size", "mode", "target")
+_COLUMNS = ("kind", "size", "mode", "target")
 _TYPES = {"file": "file", "directory": "dir", "link": "symlink"}
 _MANIFEST_LIMIT = 64 << 20
 _HOME, _ARTIFACTS = "agent/agent-home.json", "artifacts/manifest.json"
@@ -40,39 +40,34 @@ class StoredTree:
         hint = self.hints().get(path)
         if hint is not None and not hint.captured:
             return hint
-        if next(self._table.rows(f"{self._base}{path}/"), None) is not None or self._is_told(path):
+        if self._is_folder(f"{self._base}{path}/") or self._is_told(path):
             return Entry(path.rpartition("/")[2], "dir")
         return None
 
-    def children(self, path: str) -> list[Entry]:
+    def _is_folder(self, prefix: str) -> bool:
+        return next(self._table.children(prefix), None) is not None
+
+    def children(self, path: str, after: str = "", count: int | None = None) -> list[Entry]:
         prefix = f"{self._base}{path}/" if path else self._base
-        table = self._table.table(prefix, _COLUMNS)
-        skip = len(prefix)
-        names: dict[str, int] = {}  # name -> row, or -1 for a folder
-        for number, full in enumerate(table.column("path").to_pylist()):
-            name, slash, _ = full[skip:].partition("/")
-            names[name] = -1 if slash else number
         inside = f"{path}/" if path else ""
         hints = self.hints() if self._may_tell(path) else {}
+        found: dict[str, Entry] = {}
+        for name, row in self._table.children(prefix, after, _COLUMNS):
+            if name > after:
+                found[name] = Entry(name, "dir") if row is None else _told(_listed(name, row), hints.get(inside + name))
+            if count is not None and len(found) > count:
+                # in the order of paths `a-b` comes before what is in `a`: folders that belong among those found may
+                # follow, and their names are beginnings of this one
+                for folder in (name[:end] for end, character in enumerate(name) if end and character < "/"):
+                    if folder > after and self._is_folder(f"{prefix}{folder}/"):
+                        found[folder] = Entry(folder, "dir")
+                break
         for told, hint in hints.items():
             if told.startswith(inside) and not hint.captured:
                 name, slash, _ = told[len(inside) :].partition("/")
-                names.setdefault(name, -1 if slash else -2)
-        rows = table.to_pylist() if len(names) > table.num_rows // 4 else None
-        found = []
-        for name in sorted(names, key=str.encode):
-            number = names[name]
-            if number == -1:
-                found.append(Entry(name, "dir"))
-            elif number == -2:
-                found.append(hints[inside + name])
-            else:
-                row = rows[number] if rows is not None else table.slice(number, 1).to_pylist()[0]
-                entry = Entry(
-                    name, _TYPES.get(row["kind"], "other"), row["size"], mode=_mode(row["mode"]), target=row["target"]
-                )
-                found.append(_told(entry, hints.get(inside + name)))
-        return found
+                if name > after:
+                    found.setdefault(name, Entry(name, "dir") if slash else hint)
+        return [found[name] for name in sorted(found)[:count]]
 
     def below(self, path: str) -> Iterator[tuple[str, Entry]]:
         hints = self.hints()
@@ -114,8 +109,10 @@ class StoredTree:
         """The store's row of a path."""
         return self._table.find(self._base + path)
 
-    def changed(self) -> Hints:
-        return {path: hint for path, hint in self.hints().items() if hint.changed is not None}
+    def changes(self, phase: str, after: str, count: int) -> Changes:
+        told = ((path, hint, self.entry(path)) for path, hint in self.hints().items() if hint.changed is not None)
+        changed = {path: hint if there is None else there.with_change(hint) for path, hint, there in told}
+        return changes_of(changed, phase, after, count)
 
     def uncaptured(self, path: str) -> int:
         return sum(e.type == "file" and not e.captured for _, e in self.below(path)) if self.hints() else 0
@@ -163,6 +160,11 @@ class StoredTree:
         return _told(entry, self.hints().get(path)) if self._may_tell(path) else entry
 
 
+def _listed(name: str, row: dict[str, Any]) -> Entry:
+    kind = _TYPES.get(row["kind"], "other")
+    return Entry(name, kind, row["size"], mode=_mode(row["mode"]), target=row["target"])
+
+
 def _entry_of(row: FileRow) -> Entry:
     name = row.path.rpartition("/")[2]
     return Entry(name, _TYPES.get(row.kind, "other"), row.size, mode=_mode(row.mode), target=row.target)
@@ -172,7 +174,7 @@ def _told(entry: Entry, hint: Entry | None) -> Entry:
     """An entry with what a manifest says beyond what is known."""
     if hint is None:
         return entry
-    return replace(entry, mtime=hint.mtime, owner=hint.owner, changed=hint.changed, phase=hint.phase)
+    return entry._replace(mtime=hint.mtime, owner=hint.owner, changed=hint.changed, phase=hint.phase)
 
 
 def _mode(mode: int) -> str:
