@@ -91,14 +91,15 @@ class Writable(Protocol):
 
 
 class GrepIndexWriter:
-    """Writes an index: a `block` for each row group, then `finish`."""
+    """Writes an index: a `block` for each row group, each `trial`, then `finish`."""
 
     def __init__(self, stream: Writable) -> None:
         self._stream = stream
         self._at = 0
         self._bitmaps: list[bytes] = []
         self._segments: list[tuple[int, int]] = []
-        self._lengths: list[int] = []
+        self._lengths = array("Q")
+        self._trials = bytearray()  # as JSON, which is a quarter of what rows would take
         self._compressor = zstandard.ZstdCompressor(level=_LEVEL)
         self._write(MAGIC)
 
@@ -108,11 +109,17 @@ class GrepIndexWriter:
         if len(self._bitmaps) == SEGMENT_BLOCKS:
             self._end_segment()
 
-    def finish(self, metadata: pq.FileMetaData, events_size: int, trials: Iterable[Mapping[str, Any]]) -> None:
-        """Write the footer. `metadata` is that of events.parquet, `trials` the rows of the job's trials."""
+    def trial(self, row: Mapping[str, Any]) -> None:
+        """Take in the row of the next trial; one without events is not in the index."""
+        if row["n_events"]:
+            self._trials += (b"," if self._trials else b"[") + _json([row[name] for name in _TRIAL])
+
+    def finish(self, metadata: pq.FileMetaData, events_size: int) -> None:
+        """Write the footer. `metadata` is that of events.parquet."""
         if self._bitmaps:
             self._end_segment()
-        packed = self._json([[trial[name] for name in _TRIAL] for trial in trials if trial["n_events"]])
+        self._trials += b"]" if self._trials else b"[]"
+        packed = self._compressor.compress(self._trials)
         place = (self._at, len(packed))
         self._write(packed)
         head = {
@@ -123,7 +130,7 @@ class GrepIndexWriter:
             "segments": self._segments,
             "blocks": metadata.num_row_groups,
         }
-        numbers = array("Q", self._lengths)
+        numbers = self._lengths
         groups = [metadata.row_group(n) for n in range(metadata.num_row_groups)]
         numbers.extend(group.num_rows for group in groups)
         places = {metadata.schema.column(n).path: n for n in range(metadata.num_columns)}
@@ -133,15 +140,10 @@ class GrepIndexWriter:
             numbers.extend(c.total_compressed_size for c in chunks)
         if sys.byteorder == "big":
             numbers.byteswap()
-        footer = self._json(head, b"\n" + numbers.tobytes())
+        footer = self._compressor.compress(_json(head) + b"\n" + numbers.tobytes())
         start = self._at
         self._write(footer)
         self._write(start.to_bytes(8, "little") + len(footer).to_bytes(8, "little") + MAGIC)
-
-    def _json(self, value: Any, more: bytes = b"") -> bytes:
-        """JSON, and what else there is, as a frame."""
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-        return self._compressor.compress(text + more)
 
     def _end_segment(self) -> None:
         bitmaps, self._bitmaps = self._bitmaps, []
@@ -158,6 +160,10 @@ class GrepIndexWriter:
         self._at += len(data)
 
 
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
 class GrepIndexObject:
     """The index of a job that is being written: its object is open until the job is committed or dropped."""
 
@@ -165,19 +171,18 @@ class GrepIndexObject:
         self._opened = opened
         self._stream = _Digesting(opened.__enter__())
         self._writer = GrepIndexWriter(self._stream)
-        self._trials: list[dict[str, Any]] = []
 
     def group(self, group: pa.RecordBatch) -> None:
         """Take in a row group of events."""
         self._writer.block([group.column("text")])
 
     def trial(self, row: Mapping[str, Any]) -> None:
-        """Take in a trial; only what the index holds of it is kept."""
-        self._trials.append({name: row.get(name) for name in _TRIAL})
+        """Take in the row of a trial."""
+        self._writer.trial(row)
 
     def finish(self, events: TableWriter) -> StoredObject:
         """End the index of these events, which are finished."""
-        self._writer.finish(events.metadata, events.size, self._trials)
+        self._writer.finish(events.metadata, events.size)
         self._opened.__exit__(None, None, None)
         return StoredObject(NAME, self._stream.size, self._stream.digest.hexdigest())
 
@@ -234,5 +239,7 @@ def build_index(
         for number in range(file.num_row_groups):
             writer.block(file.read_row_group(number, columns=["text"]).column("text").chunks)
             progress(file.metadata.row_group(number).num_rows, job.job_id)
-        writer.finish(file.metadata, stored.size if stored is not None else 0, trial_rows(backend, job))
+        for row in trial_rows(backend, job):
+            writer.trial(row)
+        writer.finish(file.metadata, stored.size if stored is not None else 0)
     return name
