@@ -25,13 +25,13 @@ from .backend import Backend
 from .grams import BUCKET_BITS, BUCKETS, FACTOR, GRAM, MIX, MIX_SHIFT, fold
 from .grep_index import COLUMNS, FRAME_BUCKETS, MAGIC, NAME, SEGMENT_BLOCKS, VERSION
 from .manifest import Manifest, StoredObject
-from .tables import TableWriter
 
 __all__ = ["GrepIndexObject", "GrepIndexWriter", "block_grams", "build_index"]
 
 _BITMAP = BUCKETS // 8
 _ALL = b"\xff" * _BITMAP
 _NONE = bytes(_BITMAP)
+_TURNED = BUCKETS // 8  # buckets that are turned at once: each of them takes 64 bytes meanwhile
 _PART = 4 << 20  # bytes of text that are hashed at once
 _LEVEL = 3
 _TRIAL = ("trial_id", "trial_name", "task_name", "agent", "model", "event_offset", "n_events")
@@ -91,7 +91,7 @@ class Writable(Protocol):
 
 
 class GrepIndexWriter:
-    """Writes an index: a `block` for each row group, each `trial`, then `finish`."""
+    """Writes an index: a `block` for each row group, each `trial`, what is `described`, then `finish`."""
 
     def __init__(self, stream: Writable) -> None:
         self._stream = stream
@@ -99,6 +99,7 @@ class GrepIndexWriter:
         self._bitmaps: list[bytes] = []
         self._segments: list[tuple[int, int]] = []
         self._lengths = array("Q")
+        self._numbers = [array("Q") for _ in range(1 + 2 * len(COLUMNS))]  # rows, and where each column lies
         self._trials = bytearray()  # as JSON, which is a quarter of what rows would take
         self._compressor = zstandard.ZstdCompressor(level=_LEVEL)
         self._write(MAGIC)
@@ -114,8 +115,19 @@ class GrepIndexWriter:
         if row["n_events"]:
             self._trials += (b"," if self._trials else b"[") + _json([row[name] for name in _TRIAL])
 
-    def finish(self, metadata: pq.FileMetaData, events_size: int) -> None:
-        """Write the footer. `metadata` is that of events.parquet."""
+    def described(self, metadata: pq.FileMetaData) -> None:
+        """Take in what Parquet says of the next row groups of events."""
+        places = {metadata.schema.column(n).path: n for n in range(metadata.num_columns)}
+        rows, *columns = self._numbers
+        for group in map(metadata.row_group, range(metadata.num_row_groups)):
+            rows.append(group.num_rows)
+            for number, name in enumerate(COLUMNS):
+                c = group.column(places[name])
+                columns[2 * number].append(c.dictionary_page_offset if c.has_dictionary_page else c.data_page_offset)
+                columns[2 * number + 1].append(c.total_compressed_size)
+
+    def finish(self, events_size: int) -> None:
+        """Write the footer; `events_size` are the bytes of events.parquet."""
         if self._bitmaps:
             self._end_segment()
         self._trials += b"]" if self._trials else b"[]"
@@ -128,16 +140,11 @@ class GrepIndexWriter:
             "columns": list(COLUMNS),
             "trials": place,
             "segments": self._segments,
-            "blocks": metadata.num_row_groups,
+            "blocks": len(self._numbers[0]),
         }
-        numbers = self._lengths
-        groups = [metadata.row_group(n) for n in range(metadata.num_row_groups)]
-        numbers.extend(group.num_rows for group in groups)
-        places = {metadata.schema.column(n).path: n for n in range(metadata.num_columns)}
-        for name in COLUMNS:
-            chunks = [group.column(places[name]) for group in groups]
-            numbers.extend(c.dictionary_page_offset if c.has_dictionary_page else c.data_page_offset for c in chunks)
-            numbers.extend(c.total_compressed_size for c in chunks)
+        numbers = array("Q")
+        for part in (self._lengths, *self._numbers):
+            numbers += part
         if sys.byteorder == "big":
             numbers.byteswap()
         footer = self._compressor.compress(_json(head) + b"\n" + numbers.tobytes())
@@ -148,12 +155,13 @@ class GrepIndexWriter:
     def _end_segment(self) -> None:
         bitmaps, self._bitmaps = self._bitmaps, []
         self._segments.append((self._at, len(bitmaps)))
-        data = _by_bucket(bitmaps)
-        width = len(data) // BUCKETS * FRAME_BUCKETS
-        for start in range(0, len(data), width):
-            frame = self._compressor.compress(data[start : start + width])
-            self._lengths.append(len(frame))
-            self._write(frame)
+        width = (len(bitmaps) + 7) // 8 * FRAME_BUCKETS
+        for first in range(0, BUCKETS, _TURNED):
+            data = _by_bucket(bitmaps, first)
+            for start in range(0, len(data), width):
+                frame = self._compressor.compress(data[start : start + width])
+                self._lengths.append(len(frame))
+                self._write(frame)
 
     def _write(self, data: bytes) -> None:
         self._stream.write(data)
@@ -180,9 +188,13 @@ class GrepIndexObject:
         """Take in the row of a trial."""
         self._writer.trial(row)
 
-    def finish(self, events: TableWriter) -> StoredObject:
-        """End the index of these events, which are finished."""
-        self._writer.finish(events.metadata, events.size)
+    def described(self, metadata: pq.FileMetaData) -> None:
+        """Take in what Parquet says of the next row groups."""
+        self._writer.described(metadata)
+
+    def finish(self, events_size: int) -> StoredObject:
+        """End the index of events that are finished."""
+        self._writer.finish(events_size)
         self._opened.__exit__(None, None, None)
         return StoredObject(NAME, self._stream.size, self._stream.digest.hexdigest())
 
@@ -206,23 +218,24 @@ class _Digesting:
         return len(data)
 
 
-def _by_bucket(bitmaps: list[bytes]) -> memoryview:
-    """The bitmaps of blocks turned: for each bucket a bit for each block. What nearly all blocks have, all have."""
+def _by_bucket(bitmaps: list[bytes], first: int) -> memoryview:
+    """The bitmaps of blocks turned: for each of the next buckets a bit for each block. What nearly all blocks have, all
+    have."""
     groups: list[pa.Array] = []
-    count = pa.repeat(pa.scalar(0, pa.uint8()), BUCKETS)  # of 256 blocks all is 0, and their bits are full without it
+    count = pa.repeat(pa.scalar(0, pa.uint8()), _TURNED)  # of 256 blocks all is 0, and their bits are full without it
     for number, bitmap in enumerate(bitmaps):
-        bits = pa.Array.from_buffers(pa.bool_(), BUCKETS, [None, pa.py_buffer(bitmap)]).cast(pa.uint8())
+        bits = pa.Array.from_buffers(pa.bool_(), _TURNED, [None, pa.py_buffer(bitmap)], offset=first).cast(pa.uint8())
         count = pc.add(count, bits)
         if number % 8:
             groups[-1] = pc.bit_wise_or(groups[-1], pc.shift_left(bits, pa.scalar(number % 8, pa.uint8())))
         else:
             groups.append(bits)
     nearly = pc.greater(count, pa.scalar(len(bitmaps) * 15 // 16, pa.uint8()))
-    out = bytearray(BUCKETS * len(groups))
+    out = bytearray(_TURNED * len(groups))
     full = pa.scalar(0xFF, pa.uint8())
     for number, group in enumerate(groups):
         whole = pc.if_else(nearly, full, group)
-        out[number :: len(groups)] = memoryview(whole.buffers()[1])[:BUCKETS]
+        out[number :: len(groups)] = memoryview(whole.buffers()[1])[:_TURNED]
     return memoryview(out)
 
 
@@ -241,5 +254,6 @@ def build_index(
             progress(file.metadata.row_group(number).num_rows, job.job_id)
         for row in trial_rows(backend, job):
             writer.trial(row)
-        writer.finish(file.metadata, stored.size if stored is not None else 0)
+        writer.described(file.metadata)
+        writer.finish(stored.size if stored is not None else 0)
     return name

@@ -62,8 +62,8 @@ class JobWriter:
             for table in self._written:
                 if table == "events":
                     self._grep = GrepIndexObject(self._create(GREP_INDEX))
-                each = self._grep.group if self._grep is not None and table == "events" else None
-                self._tables[table] = TableObject(table, self._create(f"{table}.parquet"), each)
+                told = (self._grep.group, self._grep.described) if self._grep is not None and table == "events" else ()
+                self._tables[table] = TableObject(table, self._create(f"{table}.parquet"), *told)
 
     # -- what a job is made of ---------------------------------------------------------------------------
 
@@ -179,7 +179,7 @@ class JobWriter:
                     self._flush(table)
                 objects = [table.finish() for table in self._tables.values()]
                 if self._grep is not None:
-                    objects.append(self._grep.finish(self._tables["events"].table))
+                    objects.append(self._grep.finish(self._tables["events"].table.size))
                 self._tables.clear()
                 objects += [*self._packs.finish(), *self._objects]
                 manifest = Manifest(
