@@ -11,6 +11,7 @@ from traceflow_formats.harbor import (
     JobRecord,
     RecordWarning,
     TrialRecord,
+    TrialSums,
     read_evolve,
     read_job,
     read_job_lock,
@@ -50,7 +51,7 @@ def check_job(report: Validation, root: Path, limits: Limits) -> None:
         report.warn(".", "no folder with a result.json in it: a job without a trial", "nothing_scored")
     _twins(report, trials)
     if job is not None and len(trials) == len(folders.complete):
-        for warning in totals_differ(job, trials.values()):
+        for warning in totals_differ(job, TrialSums(trials.values())):
             report.warn("result.json", warning.message, warning.code)
 
 
@@ -170,8 +171,8 @@ def _twins(report: Validation, trials: dict[str, TrialRecord]) -> None:
 def _agents(tree: Tree, prefix: str) -> list[str]:
     """The agent folders of a trial: its own, and those of its steps."""
     found: dict[str, None] = {}
-    for entry in tree.files:
-        if not entry.path.startswith(prefix):
+    for entry in tree.below(prefix[:-1]) if prefix else tree.entries:
+        if entry.directory:
             continue
         parts = entry.path[len(prefix) :].split("/")
         if len(parts) > 1 and parts[0] == "agent":

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from traceflow_formats.harbor import (
     TrialRecord,
+    TrialSums,
     outcome_of,
     read_job,
     read_job_lock,
@@ -98,8 +99,8 @@ def test_the_job_adds_up() -> None:
     job = read_job((DEMO / "config.json").read_bytes(), (DEMO / "result.json").read_bytes())
     records = trials().values()
     assert job.warnings == ()
-    assert totals_differ(job, records) == []
-    assert reported_totals(job, records).as_dict() == {
+    assert totals_differ(job, TrialSums(records)) == []
+    assert reported_totals(job, TrialSums(records)).as_dict() == {
         "cost_usd": 0.03458475,
         "n_input_tokens": 91443,
         "n_cache_tokens": 86000,

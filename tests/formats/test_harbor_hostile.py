@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traceflow_formats.errors import TraceflowError
 from traceflow_formats.harbor import (
+    TrialSums,
     evolve_of,
     outcome_of,
     parse_reward_files,
@@ -82,7 +83,7 @@ def test_any_value_in_any_field_of_a_trial(path: tuple[Any, ...], value: Any) ->
         return
     record = read_trial(data)
     outcome, cost = outcome_of(record), trial_cost(record)
-    totals = reported_totals(read_job(b"{}", b"{}"), [record]).as_dict()
+    totals = reported_totals(read_job(b"{}", b"{}"), TrialSums([record])).as_dict()
     for number in [*outcome.rewards.values(), cost.usd, cost.at_least_usd, *totals.values()]:
         assert number is None or math.isfinite(number)
 

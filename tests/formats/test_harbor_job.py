@@ -12,6 +12,7 @@ from traceflow_formats.harbor import (
     DatasetRef,
     JobRecord,
     TrialRecord,
+    TrialSums,
     Usage,
     read_job,
     read_job_lock,
@@ -114,19 +115,19 @@ def test_a_lock_may_name_trials_that_never_started() -> None:
 
 def test_the_totals_that_a_job_of_harbor_reports_are_those_of_its_trials() -> None:
     job, trials = job_at(JOBS / "traj"), trials_of(JOBS / "traj")
-    assert reported_totals(job, trials).as_dict() == {
+    assert reported_totals(job, TrialSums(trials)).as_dict() == {
         "cost_usd": 0.019200000000000005,
         "n_input_tokens": 3444,
         "n_cache_tokens": 1920,
         "n_output_tokens": 324,
         "n_trials_reporting": 8,
     }
-    assert totals_differ(job, trials) == []
+    assert totals_differ(job, TrialSums(trials)) == []
 
 
 def test_case_60_a_job_without_totals_reports_the_sum_of_its_trials() -> None:
     folder = CASES / "60-harbor-exception-with-reward" / "j"
-    totals = reported_totals(job_at(folder), trials_of(folder))
+    totals = reported_totals(job_at(folder), TrialSums(trials_of(folder)))
     assert (totals.n_input_tokens, totals.n_cache_tokens, totals.n_output_tokens) == (400, 160, 40)
     assert totals.cost_usd == pytest.approx(0.4)
     assert totals.n_trials_reporting == 4
@@ -134,7 +135,7 @@ def test_case_60_a_job_without_totals_reports_the_sum_of_its_trials() -> None:
 
 def test_totals_that_nobody_reported_are_null() -> None:
     folder = JOBS / "smoke"
-    assert set(reported_totals(job_at(folder), trials_of(folder)).as_dict().values()) == {None, 0}
+    assert set(reported_totals(job_at(folder), TrialSums(trials_of(folder))).as_dict().values()) == {None, 0}
 
 
 @pytest.mark.parametrize(
@@ -144,5 +145,5 @@ def test_totals_that_nobody_reported_are_null() -> None:
 def test_totals_that_do_not_add_up_are_said(stats: dict[str, Any], differ: int) -> None:
     path = CASES / "59-harbor-missing-partial-results" / "j" / "t1__aaaaaaa" / "result.json"
     job = read_job(b"{}", json.dumps({"stats": stats}).encode())
-    found = totals_differ(job, [read_trial(path.read_bytes())])
+    found = totals_differ(job, TrialSums([read_trial(path.read_bytes())]))
     assert [warning.code for warning in found] == ["totals_differ"] * differ

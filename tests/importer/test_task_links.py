@@ -14,7 +14,7 @@ from traceflow_formats.errors import TraceflowError
 from traceflow_formats.tasks import content_digest
 
 from traceflow.importer import add_dataset, import_job, relink_job
-from traceflow.importer.links import FLAG, HASH, RECORD, KnownTask, Link, Linker, rollup
+from traceflow.importer.links import FLAG, HASH, RECORD, KnownTask, Link, Linker, Rollup
 from traceflow.query import sql
 from traceflow.store import Store
 
@@ -98,16 +98,13 @@ def test_a_name_is_never_enough() -> None:
 
 def test_rows_by_task_add_up() -> None:
     linked = Link(HASH, "a@1", "t")
-    rows, counts = rollup(
-        [
-            ("t", linked),
-            ("t", Link("none", reason="no_task_digest")),
-            ("t", Link("none", reason="dataset_ambiguous", candidates=("a@1", "b@1"))),
-            ("s", Link("none", reason="no_hash_match")),
-        ]
-    )
-    assert counts == {"dataset_ambiguous": 1, "linked": 1, "no_hash_match": 1, "no_task_digest": 1}
-    assert rows == [
+    links = Rollup()
+    links.add("t", linked)
+    links.add("t", Link("none", reason="no_task_digest"))
+    links.add("t", Link("none", reason="dataset_ambiguous", candidates=("a@1", "b@1")))
+    links.add("s", Link("none", reason="no_hash_match"))
+    assert links.counts == {"dataset_ambiguous": 1, "linked": 1, "no_hash_match": 1, "no_task_digest": 1}
+    assert links.rows() == [
         {
             "task_name": "s",
             "n_trials": 1,
@@ -129,7 +126,7 @@ def test_rows_by_task_add_up() -> None:
             "candidates": ["a@1", "b@1"],
         },
     ]
-    assert rollup([]) == ([], {})
+    assert (Rollup().rows(), Rollup().counts) == ([], {})
 
 
 # -- imports -------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ class Incoming:
     tree: Tree
     kind: str
     name: str
-    oversized: dict[str, int] = field(default_factory=dict)  # files over `file_bytes`, not unpacked: path -> bytes
+    oversized: dict[str, int] = field(default_factory=dict)  # files over `file_bytes`: path -> bytes
     warnings: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -82,8 +82,7 @@ def _folder(path: Path, source: str | Path, name: str, left_out: dict[str, int],
         root, called = inside[0], inside[0].name
         left_out = {p.removeprefix(root.name + "/"): size for p, size in left_out.items()}
     tree = list_tree(root, limits)
-    oversized = left_out | {e.path: e.size for e in tree.files if e.size > limits.file_bytes}
-    return Incoming(tree, "folder", called, oversized)
+    return Incoming(tree, "folder", called, left_out | tree.oversized)
 
 
 def is_job_folder(folder: Path) -> bool:
@@ -93,7 +92,7 @@ def is_job_folder(folder: Path) -> bool:
 
 def _archive(path: Path, source: str | Path, spool: Path, limits: Limits, progress: Progress) -> Incoming:
     checked = scan(path, limits)
-    prefix = job_root([member.name for member in checked.members if not member.directory])
+    prefix = job_root(member.name for member in checked.members if not member.directory)
     big = {m.name.removeprefix(prefix): m.size for m in checked.members if m.size > limits.file_bytes}
     progress(0, "unpacking")
     target = spool / "job"

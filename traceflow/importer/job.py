@@ -11,7 +11,6 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,13 +24,13 @@ from ..mark import MARK, redacted_id
 from ..store import JobWriter, Manifest, Store
 from .derived import derived_files, redaction_of
 from .incoming import Incoming, incoming
-from .links import flagged, linker, rollup
+from .links import flagged, linker
 from .parse import TrialTask
 from .report import ImportReport, Warnings
 from .reviews import job_reviews
 from .stale import PARSERS
-from .tree import Tree, sha256_of, tree_digest
-from .trials import Trial, link_trials, read_trials, write_trial
+from .tree import Tree, TreeDigest, sha256_of
+from .trials import Trials, read_trials, write_trial
 from .workers import Workers, parsed_trials
 
 __all__ = ["import_job"]
@@ -78,14 +77,14 @@ def import_job(
             raise _taken(job_id, job.name)
         flags = flagged(store, datasets)
         linking = linker(store, [{"name": d.name, "version": d.version, "ref": d.ref} for d in job.datasets], flags)
-        trials = read_trials(found, job_id, bounds, skip_invalid, warnings)
+        derived = derived_files(found.tree)
+        trials = read_trials(found, job_id, bounds, skip_invalid, linking, derived, warnings)
         _warn_of_large_files(found, trials, bounds, warnings)
-        link_trials(trials, linking)
         report = ImportReport(job_id, job.id, job.name or found.name, dry_run=dry_run, replaced=there)
         report.dataset_flags = list(datasets)
         report.redacted = redacted
         with _writer(store, job_id, store.job(job_id) if there else None, dry_run) as writer:
-            _write(writer, store, found, job, trials, report, warnings, bounds, progress, workers)
+            _write(writer, store, found, job, trials, derived, report, warnings, bounds, progress, workers)
     if not dry_run:
         store.compact_if_due()
     return report
@@ -123,17 +122,13 @@ def _read_job(tree: Tree, limits: Limits) -> JobRecord:
 
 def _id_from(tree: Tree) -> str:
     """The id of a job whose record has none: a UUIDv5 of the tree's digest."""
-
     derived = derived_files(tree)
-
-    def contents() -> Iterator[tuple[str, str]]:
-        for entry in tree.files:
-            if entry.path in derived:  # an export of the job is the same job
-                continue
+    digest = TreeDigest()
+    for entry in tree.files:
+        if entry.path not in derived:  # an export of the job is the same job
             with tree.open(entry) as stream:
-                yield entry.path, sha256_of(stream)
-
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"traceflow:{tree_digest(contents())}"))
+                digest.add(entry.path, sha256_of(stream))
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"traceflow:{digest.hexdigest()}"))
 
 
 def _taken(job_id: str, name: str | None) -> TraceflowError:
@@ -151,10 +146,9 @@ def _warn_of_same_content(store: Store, digest: str, job_id: str, warnings: Warn
             warnings.warn("same_content", f"job {name} ({other.job_id}) has the same files under another id")
 
 
-def _warn_of_large_files(found: Incoming, trials: list[Trial], limits: Limits, warnings: Warnings) -> None:
-    names = {trial.name for trial in trials}
+def _warn_of_large_files(found: Incoming, trials: Trials, limits: Limits, warnings: Warnings) -> None:
     for path, size in sorted(found.oversized.items()):
-        if path.partition("/")[0] not in names:
+        if trials.find(path.partition("/")[0]) is None:
             message = f"{path} has {size} bytes, over the limit `file_bytes` of {limits.file_bytes}"
             warnings.warn("file_passed_over", message, path=path)
 
@@ -167,7 +161,8 @@ def _write(
     store: Store,
     found: Incoming,
     job: JobRecord,
-    trials: list[Trial],
+    trials: Trials,
+    derived: frozenset[str],
     report: ImportReport,
     warnings: Warnings,
     limits: Limits,
@@ -175,13 +170,13 @@ def _write(
     workers: Workers | None,
 ) -> None:
     tree = found.tree
-    derived = derived_files(tree)
-    tasks = _tasks(tree, trials, derived, report.job_id, limits)
+    digest = TreeDigest()
 
     def read(path: str) -> bytes | None:
         return tree.read(path, limits.record_bytes)
 
-    with parsed_trials(tasks, workers, len(tasks), sum(task.size for task in tasks)) as parsed:
+    tasks = _tasks(tree, trials, report.job_id, limits)
+    with parsed_trials(tasks, workers, trials.readable, trials.size) as parsed:
         pending = iter(trials)
         done = 0
 
@@ -192,13 +187,14 @@ def _write(
             progress(0, f"trial {done} of {len(trials)}: {trial.name}")
             write_trial(writer, trial, parsed, read, report, warnings)
 
-        digests: list[tuple[str, str]] = []
-        by_name = {trial.name: trial for trial in trials}
+        folder, trial = "", None
         for number, entry in enumerate(tree.entries):
             if number % _LOOK == 0:
                 while done < len(trials) and parsed.ready():
                     write_next()
-            trial = by_name.get(place_of(entry.path).trial or "")
+            top = place_of(entry.path).trial or ""
+            if top != folder:
+                folder, trial = top, trials.find(top)
             if (trial is not None and not trial.keeps_files) or entry.size > limits.file_bytes:
                 continue
             trial_id = trial.trial_id if trial is not None else None
@@ -209,78 +205,39 @@ def _write(
             with tree.open(entry) as stream:
                 packed = writer.add_file(entry.path, stream, mode=entry.mode, trial_id=trial_id, derived=is_derived)
             if not is_derived:
-                digests.append((entry.path, packed.sha256))
+                digest.add(entry.path, packed.sha256)
             progress(entry.size, entry.path)
         while done < len(trials):
             write_next()
     tree.verify()
-    records = [trial.record for trial in trials if trial.record is not None]
-    links = [(t.record.task_name, t.link) for t in trials if t.record is not None and t.link is not None]
-    by_task, report.task_links = rollup(links)
-    report.reported_totals = reported_totals(job, records).as_dict()
-    warnings.take({"code": w.code, "message": w.message} for w in totals_differ(job, records))
+    report.task_links = trials.links.counts
+    report.reported_totals = reported_totals(job, trials.sums).as_dict()
+    warnings.take({"code": w.code, "message": w.message} for w in totals_differ(job, trials.sums))
     if not report.scored:
         warnings.warn("nothing_scored", "no trial has a reward")
     reviews = job_reviews(read, warnings)
-    digest = tree_digest(iter(digests))
-    _warn_of_same_content(store, digest, report.job_id, warnings)
+    _warn_of_same_content(store, digest.hexdigest(), report.job_id, warnings)
     report.warnings = warnings.as_list()
     if not report.dry_run:
-        writer.commit(_job_facts(found, job, report, digest, by_task, reviews), report.as_dict(), PARSERS)
+        by_task = trials.links.rows()
+        facts = _job_facts(found, job, report, digest.hexdigest(), by_task, reviews)
+        writer.commit(facts, report.as_dict(), PARSERS)
 
 
-@dataclass
-class _Parts:
-    """What one look at the listing says of a trial."""
-
-    size: int = 0  # bytes of its agent files
-    user_agent_files: int = 0
-    user_trajectory: str | None = None
-
-    def facts(self) -> dict[str, Any]:
-        if not self.user_agent_files:
-            return {}
-        facts = {"files": self.user_agent_files, "trajectory": self.user_trajectory}
-        return {"user_agent": {name: value for name, value in facts.items() if value is not None}}
-
-
-def _tasks(tree: Tree, trials: list[Trial], derived: frozenset[str], job_id: str, limits: Limits) -> list[TrialTask]:
+def _tasks(tree: Tree, trials: Trials, job_id: str, limits: Limits) -> Iterator[TrialTask]:
     """What is to be parsed: one task for each trial that was read, in their order."""
-    parts: dict[str, _Parts] = {trial.name: _Parts() for trial in trials}
-    ignored: dict[str, list[str]] = {}
-    retries: dict[str, set[str]] = {}
-    for entry in tree.files:
-        name, _, rest = entry.path.partition("/")
-        part = parts.get(name)
-        if part is None:
-            if name == "_retries" and rest.count("/") >= 2:  # of a download: the earlier attempts at a trial
-                retries.setdefault(rest.split("/")[0], set()).add(rest.split("/")[1])
-            continue
-        if rest.startswith(("agent/", "steps/")):
-            part.size += entry.size
-        elif rest.startswith("user-agent/"):
-            part.user_agent_files += 1
-            if rest == "user-agent/trajectory.json":
-                part.user_trajectory = rest
-        if entry.path in derived:
-            ignored.setdefault(name, []).append(rest)
     for trial in trials:
-        attempts = {"earlier_attempts": len(retries[trial.name])} if trial.name in retries else {}
-        trial.facts = {**parts[trial.name].facts(), **attempts}
-    return [
-        TrialTask(
-            job_id,
-            trial.trial_id,
-            str(tree.root / trial.name),
-            trial.record.agent_name,
-            tuple(step.name for step in trial.record.steps if step.name),
-            tuple(ignored.get(trial.name, ())),
-            limits.atif_bytes,
-            parts[trial.name].size,
-        )
-        for trial in trials
-        if trial.record is not None
-    ]
+        if trial.code is None:
+            yield TrialTask(
+                job_id,
+                trial.trial_id,
+                str(tree.root / trial.name),
+                trial.agent_name,
+                trial.steps,
+                trial.derived,
+                limits.atif_bytes,
+                trial.size,
+            )
 
 
 def _job_facts(

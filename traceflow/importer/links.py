@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from ..store import Dataset, Store
 
-__all__ = ["KnownTask", "Link", "Linker", "flagged", "linker", "rollup"]
+__all__ = ["KnownTask", "Link", "Linker", "Rollup", "flagged", "linker"]
 
 FLAG, RECORD, HASH, NONE = "dataset_flag", "job_dataset_record", "task_hash", "none"
 
@@ -146,21 +146,40 @@ def _tasks(store: Store, datasets: Iterable[Dataset]) -> Iterable[KnownTask]:
 # -- rows per task -----------------------------------------------------------------------------------------
 
 
-def rollup(trials: Iterable[tuple[str, Link]]) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """The links of a job's trials, each with its task's name: rows by task, and counts by reason or "linked"."""
-    by_task: dict[str, list[Link]] = {}
-    counts: dict[str, int] = {}
-    for name, link in trials:
-        by_task.setdefault(name, []).append(link)
-        counts[link.word] = counts.get(link.word, 0) + 1
-    return [_row(name, links) for name, links in sorted(by_task.items())], dict(sorted(counts.items()))
+class Rollup:
+    """The links of a job's trials, added one by one with the names of their tasks."""
+
+    def __init__(self) -> None:
+        self._by_task: dict[str, list[Link]] = {}
+        self._same: dict[Link, Link] = {}  # each link once
+        self._counts: dict[str, int] = {}
+
+    def add(self, name: str, link: Link) -> None:
+        self._by_task.setdefault(name, []).append(self._same.setdefault(link, link))
+        self._counts[link.word] = self._counts.get(link.word, 0) + 1
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Trials by reason or "linked"."""
+        return dict(sorted(self._counts.items()))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each task. What is the same in several is one object: a job may have ten thousand tasks."""
+        known: dict[tuple[Link, ...], dict[str, Any]] = {}
+        rows = []
+        for name in sorted(self._by_task):
+            links = tuple(self._by_task[name])
+            row = known.get(links)
+            if row is None:
+                row = known[links] = _row(links)
+            rows.append({"task_name": name, **row})
+        return rows
 
 
-def _row(name: str, links: list[Link]) -> dict[str, Any]:
+def _row(links: Sequence[Link]) -> dict[str, Any]:
     linked = [link for link in links if link.dataset is not None]
     reasons = [link.reason for link in links if link.reason is not None]
     return {
-        "task_name": name,
         "n_trials": len(links),
         "n_linked": len(linked),
         "n_unlinked": len(links) - len(linked),

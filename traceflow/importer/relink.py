@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..store import Manifest, Store, stored_row
-from .links import Link, flagged, linker, rollup
+from .links import Rollup, flagged, linker
 
 __all__ = ["Relinked", "relink_job"]
 
@@ -38,17 +38,17 @@ def relink_job(store: Store, job: Manifest, datasets: Sequence[str] = ()) -> Rel
     """
     deciding = linker(store, job.job.get("datasets") or (), flagged(store, datasets))
     rows = store.trials(job)
-    links: list[tuple[str, Link]] = []
+    links = Rollup()
     changed = 0
     for row in rows:
         if row["status"] == "SKIPPED":
             continue
         link = deciding.link(row["task_name"] or "", row["task_digest"])
-        links.append((row["task_name"] or "", link))
+        links.add(row["task_name"] or "", link)
         columns = link.columns()
         changed += any((row[name] or None) != value for name, value in columns.items())
         row.update(columns)
-    by_task, counts = rollup(links)
+    by_task, counts = links.rows(), links.counts
     facts = {**job.job, "task_links": by_task, "link_counts": counts, "dataset_flags": list(datasets)}
     if changed or facts != dict(job.job):
         with store.rewriter(job, keep=("events", "files")) as writer:

@@ -26,7 +26,7 @@ from .parse import TrialTask
 from .report import ImportReport, Warnings
 from .reviews import job_reviews
 from .stale import PARSERS
-from .trials import Trial, outline, write_trial
+from .trials import Trial, step_names, write_trial
 from .workers import Workers, parsed_trials
 
 __all__ = ["reparse_job"]
@@ -75,12 +75,12 @@ def reparse_job(
         kept = _Kept(store, job, Path(folder), bounds)
         rows = store.trials(job)
         trials = [_trial(row, kept, warnings) for row in rows]
-        tasks = [kept.task(trial, row) for trial, row in zip(trials, rows, strict=True) if trial.record is not None]
+        tasks = [kept.task(trial) for trial in trials if trial.code is None]
         size = sum(task.size for task in tasks)
         with parsed_trials(kept.laid_out(tasks), workers, len(tasks), size) as parsed:
             for number, (trial, row) in enumerate(zip(trials, rows, strict=True), 1):
                 progress(0, f"trial {number} of {len(trials)}: {trial.name}")
-                if trial.record is None:
+                if trial.code is not None:
                     writer.add_trial(stored_row(row))
                     code, message = str(row["skipped_code"]), str(row["skipped_message"])
                     report.skipped.append({"trial": trial.name, "code": code, "message": message})
@@ -96,40 +96,27 @@ def reparse_job(
     return report
 
 
-@dataclass
-class _StoredLink:
-    """The task link of a stored trial, as it is."""
-
-    row: Mapping[str, Any]
-
-    def columns(self) -> dict[str, Any]:
-        return {name: self.row[name] for name in ("linked_by", "dataset", "link_reason", "candidates")}
-
-
-class _StoredTrial(Trial):
-    """A trial whose link is known already."""
-
-    stored: _StoredLink | None = None
-
-    @property
-    def link_columns(self) -> dict[str, Any]:
-        return {"task_digest": self.digest, **(self.stored.columns() if self.stored else {})}
+_LINK = ("task_digest", "linked_by", "dataset", "link_reason", "candidates")
 
 
 def _trial(row: Mapping[str, Any], kept: _Kept, warnings: Warnings) -> Trial:
     name = row["trial_name"]
-    trial = _StoredTrial(name, row["trial_id"], digest=row["task_digest"], code=row["skipped_code"])
-    if trial.code is None:
-        data = kept.read(f"{name}/result.json")
-        if data is None:
-            raise TraceflowError("store_corrupt", f"job {kept.job.job_id} has no {name}/result.json")
-        record = read_trial(data, f"{name}/result.json")
-        trial.record = outline(record)
-        warnings.take({"code": w.code, "message": w.message} for w in record.warnings)
-        trial.stored = _StoredLink(row)
-        extra = jsontext.loads(row["extra"].encode()) if row["extra"] else {}
-        trial.facts = {key: extra[key] for key in ("user_agent", "earlier_attempts") if key in extra}
-    return trial
+    trial = Trial(name, row["trial_id"], row["skipped_code"])
+    if trial.code is not None:
+        return trial
+    data = kept.read(f"{name}/result.json")
+    if data is None:
+        raise TraceflowError("store_corrupt", f"job {kept.job.job_id} has no {name}/result.json")
+    record = read_trial(data, f"{name}/result.json")
+    warnings.take({"code": w.code, "message": w.message} for w in record.warnings)
+    extra = jsontext.loads(row["extra"].encode()) if row["extra"] else {}
+    return trial._replace(
+        agent_name=record.agent_name,
+        steps=step_names(record),
+        link={column: row[column] for column in _LINK},
+        facts={key: extra[key] for key in ("user_agent", "earlier_attempts") if key in extra},
+        size=sum(file.size for file in kept.of_trial.get(name, ())),
+    )
 
 
 @dataclass
@@ -162,18 +149,10 @@ class _Kept:
             return None
         return self.contents.read(row.packed)
 
-    def task(self, trial: Trial, row: Mapping[str, Any]) -> TrialTask:
-        assert trial.record is not None
-        return TrialTask(
-            self.job.job_id,
-            trial.trial_id,
-            str(self.folder / trial.name),
-            trial.record.agent_name,
-            tuple(step.name for step in trial.record.steps if step.name),
-            (),
-            self.limits.atif_bytes,
-            sum(file.size for file in self.of_trial.get(trial.name, ())),
-        )
+    def task(self, trial: Trial) -> TrialTask:
+        folder = str(self.folder / trial.name)
+        ids = (self.job.job_id, trial.trial_id)
+        return TrialTask(*ids, folder, trial.agent_name, trial.steps, (), self.limits.atif_bytes, trial.size)
 
     def laid_out(self, tasks: list[TrialTask]) -> Iterator[TrialTask]:
         """The tasks, each with its files in place when it is taken."""

@@ -30,6 +30,9 @@ class Warnings:
             message = warning["message"] if where is None else f"{where}: {warning['message']}"
             self.warn(warning["code"], message, warning.get("count", 1), warning.get("path"))
 
+    def __contains__(self, code: str) -> bool:
+        return code in self._found
+
     def as_list(self) -> list[dict[str, Any]]:
         return [self._found[code] for code in sorted(self._found)]
 

@@ -25,16 +25,17 @@ from .backend import Backend
 from .grams import BUCKET_BITS, BUCKETS, FACTOR, GRAM, MIX, MIX_SHIFT, buckets, fold
 from .grep_index import COLUMNS, FRAME_BUCKETS, MAGIC, NAME, SEGMENT_BLOCKS, VERSION
 from .manifest import Manifest, StoredObject
-from .tables import TableWriter
 
 __all__ = ["GrepIndexObject", "GrepIndexWriter", "block_grams", "build_index"]
 
 _BITMAP = BUCKETS // 8
 _ALL = b"\xff" * _BITMAP
 _REST = 2 * GRAM + GRAM - 1  # bytes at the end in which words may begin that make no pair
+_TURNED = BUCKETS // 8  # buckets that are turned at once: each of them takes 64 bytes meanwhile
 _PART = 4 << 20  # bytes of text that are hashed at once
 _LEVEL = 3
 _COUNTED = 128  # blocks that are counted together
+_SPREAD = pa.array([sum((byte >> bit & 1) << 8 * bit for bit in range(8)) for byte in range(256)], pa.uint64())
 _TRIAL = ("trial_id", "trial_name", "task_name", "agent", "model", "event_offset", "n_events")
 _OPTIONS = pc.InversePermutationOptions(max_index=BUCKETS - 1, output_type=pa.int32())
 
@@ -103,14 +104,16 @@ class Writable(Protocol):
 
 
 class GrepIndexWriter:
-    """Writes an index: a `block` for each row group, then `finish`."""
+    """Writes an index: a `block` for each row group, each `trial`, what is `described`, then `finish`."""
 
     def __init__(self, stream: Writable) -> None:
         self._stream = stream
         self._at = 0
         self._bitmaps: list[bytes] = []
         self._segments: list[tuple[int, int]] = []
-        self._lengths: list[int] = []
+        self._lengths = array("Q")
+        self._numbers = [array("Q") for _ in range(1 + 2 * len(COLUMNS))]  # rows, and where each column lies
+        self._trials = bytearray()  # as JSON, which is a quarter of what rows would take
         self._compressor = zstandard.ZstdCompressor(level=_LEVEL)
         self._write(MAGIC)
 
@@ -120,11 +123,28 @@ class GrepIndexWriter:
         if len(self._bitmaps) == SEGMENT_BLOCKS:
             self._end_segment()
 
-    def finish(self, metadata: pq.FileMetaData, events_size: int, trials: Iterable[Mapping[str, Any]]) -> None:
-        """Write the footer. `metadata` is that of events.parquet, `trials` the rows of the job's trials."""
+    def trial(self, row: Mapping[str, Any]) -> None:
+        """Take in the row of the next trial; one without events is not in the index."""
+        if row["n_events"]:
+            self._trials += (b"," if self._trials else b"[") + _json([row[name] for name in _TRIAL])
+
+    def described(self, metadata: pq.FileMetaData) -> None:
+        """Take in what Parquet says of the next row groups of events."""
+        places = {metadata.schema.column(n).path: n for n in range(metadata.num_columns)}
+        rows, *columns = self._numbers
+        for group in map(metadata.row_group, range(metadata.num_row_groups)):
+            rows.append(group.num_rows)
+            for number, name in enumerate(COLUMNS):
+                c = group.column(places[name])
+                columns[2 * number].append(c.dictionary_page_offset if c.has_dictionary_page else c.data_page_offset)
+                columns[2 * number + 1].append(c.total_compressed_size)
+
+    def finish(self, events_size: int) -> None:
+        """Write the footer; `events_size` are the bytes of events.parquet."""
         if self._bitmaps:
             self._end_segment()
-        packed = self._json([[trial[name] for name in _TRIAL] for trial in trials if trial["n_events"]])
+        self._trials += b"]" if self._trials else b"[]"
+        packed = self._compressor.compress(self._trials)
         place = (self._at, len(packed))
         self._write(packed)
         head = {
@@ -133,41 +153,36 @@ class GrepIndexWriter:
             "columns": list(COLUMNS),
             "trials": place,
             "segments": self._segments,
-            "blocks": metadata.num_row_groups,
+            "blocks": len(self._numbers[0]),
         }
-        numbers = array("Q", self._lengths)
-        groups = [metadata.row_group(n) for n in range(metadata.num_row_groups)]
-        numbers.extend(group.num_rows for group in groups)
-        places = {metadata.schema.column(n).path: n for n in range(metadata.num_columns)}
-        for name in COLUMNS:
-            chunks = [group.column(places[name]) for group in groups]
-            numbers.extend(c.dictionary_page_offset if c.has_dictionary_page else c.data_page_offset for c in chunks)
-            numbers.extend(c.total_compressed_size for c in chunks)
+        numbers = array("Q")
+        for part in (self._lengths, *self._numbers):
+            numbers += part
         if sys.byteorder == "big":
             numbers.byteswap()
-        footer = self._json(head, b"\n" + numbers.tobytes())
+        footer = self._compressor.compress(_json(head) + b"\n" + numbers.tobytes())
         start = self._at
         self._write(footer)
         self._write(start.to_bytes(8, "little") + len(footer).to_bytes(8, "little") + MAGIC)
 
-    def _json(self, value: Any, more: bytes = b"") -> bytes:
-        """JSON, and what else there is, as a frame."""
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-        return self._compressor.compress(text + more)
-
     def _end_segment(self) -> None:
         bitmaps, self._bitmaps = self._bitmaps, []
         self._segments.append((self._at, len(bitmaps)))
-        data = _by_bucket(bitmaps)
-        width = len(data) // BUCKETS * FRAME_BUCKETS
-        for start in range(0, len(data), width):
-            frame = self._compressor.compress(data[start : start + width])
-            self._lengths.append(len(frame))
-            self._write(frame)
+        width = (len(bitmaps) + 7) // 8 * FRAME_BUCKETS
+        for first in range(0, BUCKETS, _TURNED):
+            data = _by_bucket(bitmaps, first)
+            for start in range(0, len(data), width):
+                frame = self._compressor.compress(data[start : start + width])
+                self._lengths.append(len(frame))
+                self._write(frame)
 
     def _write(self, data: bytes) -> None:
         self._stream.write(data)
         self._at += len(data)
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 class GrepIndexObject:
@@ -177,19 +192,22 @@ class GrepIndexObject:
         self._opened = opened
         self._stream = _Digesting(opened.__enter__())
         self._writer = GrepIndexWriter(self._stream)
-        self._trials: list[dict[str, Any]] = []
 
     def group(self, group: pa.RecordBatch) -> None:
         """Take in a row group of events."""
         self._writer.block([group.column("text")])
 
     def trial(self, row: Mapping[str, Any]) -> None:
-        """Take in a trial; only what the index holds of it is kept."""
-        self._trials.append({name: row.get(name) for name in _TRIAL})
+        """Take in the row of a trial."""
+        self._writer.trial(row)
 
-    def finish(self, events: TableWriter) -> StoredObject:
-        """End the index of these events, which are finished."""
-        self._writer.finish(events.metadata, events.size, self._trials)
+    def described(self, metadata: pq.FileMetaData) -> None:
+        """Take in what Parquet says of the next row groups."""
+        self._writer.described(metadata)
+
+    def finish(self, events_size: int) -> StoredObject:
+        """End the index of events that are finished."""
+        self._writer.finish(events_size)
         self._opened.__exit__(None, None, None)
         return StoredObject(NAME, self._stream.size, self._stream.digest.hexdigest())
 
@@ -213,16 +231,17 @@ class _Digesting:
         return len(data)
 
 
-def _by_bucket(bitmaps: list[bytes]) -> memoryview:
-    """The bitmaps of blocks turned: for each bucket a bit for each block. What nearly all blocks have, all have.
+def _by_bucket(bitmaps: list[bytes], first: int) -> memoryview:
+    """The bitmaps of blocks turned: for each of the next buckets a bit for each block. What nearly all blocks have, all
+    have.
 
     Eight buckets are worked on at once: one of the eight bytes of a number is one of them.
     """
     groups: list[pa.Array] = []  # for eight blocks each a byte for each bucket
     counts: list[pa.Array] = []  # how many of so many blocks have it: no byte runs over
-    spread = pa.array([sum((byte >> bit & 1) << 8 * bit for bit in range(8)) for byte in range(256)], pa.uint64())
+    start, size = first // 8, _TURNED // 8
     for number, bitmap in enumerate(bitmaps):
-        bits = spread.take(pa.Array.from_buffers(pa.uint8(), _BITMAP, [None, pa.py_buffer(bitmap)]))
+        bits = _SPREAD.take(pa.Array.from_buffers(pa.uint8(), size, [None, pa.py_buffer(bitmap).slice(start, size)]))
         if number % _COUNTED:
             counts[-1] = pc.add(counts[-1], bits)
         else:
@@ -235,11 +254,11 @@ def _by_bucket(bitmaps: list[bytes]) -> memoryview:
     for more in counts[1:]:
         count = pc.add(count, _viewed(more, pa.uint8()))  # of 256 blocks all is 0, and their bits are full without it
     least = len(bitmaps) * 15 // 16
-    nearly = bytes(count.buffers()[1][:BUCKETS]).translate(bytes(least + 1) + b"\xff" * (255 - least))
-    full = pa.Array.from_buffers(pa.uint64(), _BITMAP, [None, pa.py_buffer(nearly)])
-    out = bytearray(BUCKETS * len(groups))
+    nearly = bytes(count.buffers()[1][:_TURNED]).translate(bytes(least + 1) + b"\xff" * (255 - least))
+    full = pa.Array.from_buffers(pa.uint64(), size, [None, pa.py_buffer(nearly)])
+    out = bytearray(_TURNED * len(groups))
     for number, group in enumerate(groups):
-        out[number :: len(groups)] = memoryview(pc.bit_wise_or(group, full).buffers()[1])[:BUCKETS]
+        out[number :: len(groups)] = memoryview(pc.bit_wise_or(group, full).buffers()[1])[:_TURNED]
     return memoryview(out)
 
 
@@ -256,5 +275,8 @@ def build_index(
         for number in range(file.num_row_groups):
             writer.block(file.read_row_group(number, columns=["text"]).column("text").chunks)
             progress(file.metadata.row_group(number).num_rows, job.job_id)
-        writer.finish(file.metadata, stored.size if stored is not None else 0, trial_rows(backend, job))
+        for row in trial_rows(backend, job):
+            writer.trial(row)
+        writer.described(file.metadata)
+        writer.finish(stored.size if stored is not None else 0)
     return name

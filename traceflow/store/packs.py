@@ -61,7 +61,7 @@ class PackWriter:
         self._digest = hashlib.sha256()
         self._at = 0
         self._number = -1
-        self._known: dict[bytes, int] = {}  # digest -> number of the content: a job may have a million files
+        self._known = _Digests()  # numbers the contents
         self._places = array("q")  # four numbers for each content: size, pack, offset, length
         self._frames: dict[int, tuple[int, ...]] = {}
         self._compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
@@ -115,14 +115,14 @@ class PackWriter:
         return digest.digest(), size, frames
 
     def _find(self, key: bytes) -> Packed | None:
-        number = self._known.get(key)
+        number = self._known.find(key)
         if number is None:
             return None
         size, pack, offset, length = self._places[number * 4 : number * 4 + 4]
         return Packed(key.hex(), size, pack, offset, length, self._frames.get(number))
 
     def _remember(self, key: bytes, size: int, start: int, frames: list[int]) -> Packed:
-        number = self._known[key] = len(self._known)
+        number = self._known.add(key)
         self._places.extend((size, self._number, start, self._at - start))
         if len(frames) > 1:
             self._frames[number] = tuple(frames)
@@ -161,6 +161,37 @@ class PackWriter:
             self._stack.close()
             self._stream = None
             self.objects.append(StoredObject(pack_name(self._number), self._at, self._digest.hexdigest()))
+
+
+class _Digests:
+    """Digests of 32 bytes, numbered as they come: 40 to 48 bytes for each, as a job may have a million files."""
+
+    def __init__(self) -> None:
+        self._all = bytearray()
+        self._slots = array("i", bytes(4 << 10))  # a table with open addressing: numbers from 1, 0 where it is free
+
+    def find(self, digest: bytes) -> int | None:
+        """The number of a digest that was added."""
+        number = self._slots[self._place(digest)]
+        return number - 1 if number else None
+
+    def add(self, digest: bytes) -> int:
+        """The number of a new digest."""
+        self._all += digest
+        count = len(self._all) // 32
+        self._slots[self._place(digest)] = count
+        if 3 * count > 2 * len(self._slots):
+            self._slots = array("i", bytes(8 * len(self._slots)))
+            for number in range(count):
+                self._slots[self._place(bytes(self._all[32 * number : 32 * number + 32]))] = number + 1
+        return count - 1
+
+    def _place(self, digest: bytes) -> int:
+        mask = len(self._slots) - 1
+        place = hash(digest) & mask
+        while (number := self._slots[place]) and self._all[32 * number - 32 : 32 * number] != digest:
+            place = (place + 1) & mask
+        return place
 
 
 class _Aborted(Exception):

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from traceflow_formats import jsontext
 from traceflow_formats.text import clean_text, clean_value
 
+from .footers import MAGIC, WINDOW, Footer
 from .manifest import StoredObject
 from .schema import TABLES, arrow_schema, microseconds
 
@@ -28,41 +29,55 @@ __all__ = ["GROUP_BYTES", "GROUP_ROWS", "JSON_COLUMNS", "Hashing", "TableWriter"
 GROUP_ROWS = 1024
 GROUP_BYTES = 16 << 20
 _BUFFER = 1 << 18
+_ZEROS = 64 << 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 JSON_COLUMNS = frozenset({"unknown_types", "warnings", "step_results", "extra"})
 
 
 class TableWriter:
-    """One table of a job, written as batches come. `stream` is the open object, `each` sees every row group."""
+    """One table of a job, written as batches come. `stream` is the open object, `each` sees every row group, and
+    `described` what Parquet says of the next ones that are written."""
 
-    def __init__(self, table: str, stream: BinaryIO, each: Callable[[pa.RecordBatch], None] | None = None) -> None:
-        columns = TABLES[table]
+    def __init__(
+        self,
+        table: str,
+        stream: BinaryIO,
+        each: Callable[[pa.RecordBatch], None] | None = None,
+        described: Callable[[pq.FileMetaData], None] | None = None,
+    ) -> None:
         self.name = f"{table}.parquet"
         self.schema = arrow_schema(table)
         self.rows = 0
+        self._table = table
         self._each = each
-        self._metadata: list[pq.FileMetaData] = []
+        self._described = described
         self._out = Hashing(stream)
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = 0
+        self._footer = Footer(*_empty_footer(table))
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin a Parquet writer, where the one before it has ended."""
+        self._groups, self._first_row = 0, self.rows
+        self._metadata: list[pq.FileMetaData] = []
         # a column writes four small pieces per row group; they are gathered before they come back to Python
         self._buffered = pa.BufferedOutputStream(pa.PythonFile(self._out, "w"), _BUFFER)
-        self._writer = pq.ParquetWriter(
-            self._buffered,
-            self.schema,
-            compression="zstd",
-            compression_level=3,
-            version="2.6",
-            data_page_version="1.0",
-            data_page_size=1 << 30,  # one page per column and row group
-            write_batch_size=GROUP_ROWS,
-            use_dictionary=[c.name for c in columns if c.dictionary],
-            column_encoding={"text": "PLAIN"} if table == "events" else None,
-            write_statistics=[c.name for c in columns if c.statistics],
-            write_page_checksum=True,
-            store_schema=False,
-            metadata_collector=self._metadata,
-        )
+        self._writer = _parquet_writer(self._table, self._buffered, self._metadata)
+        if self._out.size:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Bring a new Parquet writer to where the file stands.
+
+        It begins at 0 and writes its mark. Then zeros are written for the rest of what is in the file, and all of it is
+        passed over. They are memory that nobody touches.
+        """
+        self._out.passed_over = self._out.size
+        left = self._out.size - len(MAGIC)
+        zeros = pa.py_buffer(bytes(min(left, _ZEROS)))
+        while left:
+            left -= self._buffered.write(zeros.slice(0, min(left, _ZEROS)))
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take in a batch; full row groups are written."""
@@ -81,32 +96,51 @@ class TableWriter:
         done = 0
         while whole.num_rows - done >= at_least:
             group = whole.slice(done, GROUP_ROWS)
+            if self._groups == WINDOW and self._footer.joins:
+                self._end_window()
+                self._begin()
             self._writer.write_batch(group, row_group_size=GROUP_ROWS)
             if self._each is not None:
                 self._each(group)
             done += group.num_rows
-        self.rows += done
+            self.rows += group.num_rows
+            self._groups += 1
         left = whole.slice(done)
         self._pending = [left] if left.num_rows else []
         self._pending_rows, self._pending_bytes = left.num_rows, left.nbytes
+
+    def _end_window(self) -> None:
+        """End the Parquet writer; its footer is kept for the end."""
+        self._buffered.flush()
+        self._out.held = bytearray()
+        self._end_writer()
+        footer, self._out.held = self._out.held, None
+        length = int.from_bytes(footer[-8:-4], "little")
+        self._footer.add(bytes(footer[-8 - length : -8]), self.rows - self._first_row, self._groups)
+        self._out.write(footer[: -8 - length])
+
+    def _end_writer(self) -> None:
+        self._writer.close()
+        self._buffered.flush()
+        if self._described is not None:
+            self._described(self._metadata[-1])
 
     def finish(self) -> StoredObject:
         """Write what is left and the footer; the stream stays open for its owner to close."""
         if self._pending:
             self._write(1)
-        self._writer.close()
-        self._buffered.flush()
+        if self._footer:
+            self._end_window()
+            for piece in self._footer.pieces():
+                self._out.write(piece)
+        else:
+            self._end_writer()
         return StoredObject(self.name, self._out.size, self._out.digest.hexdigest(), self.rows)
 
     @property
     def size(self) -> int:
         """Bytes written."""
         return self._out.size
-
-    @property
-    def metadata(self) -> pq.FileMetaData:
-        """The footer, when the table is finished."""
-        return self._metadata[-1]
 
     def drop(self) -> None:
         """Let go of the Parquet writer without writing: it would end its file when it is collected."""
@@ -117,14 +151,47 @@ class TableWriter:
             self._buffered.close()
 
 
+def _parquet_writer(table: str, sink: pa.NativeFile, metadata: list[pq.FileMetaData]) -> pq.ParquetWriter:
+    columns = TABLES[table]
+    return pq.ParquetWriter(
+        sink,
+        arrow_schema(table),
+        compression="zstd",
+        compression_level=3,
+        version="2.6",
+        data_page_version="1.0",
+        data_page_size=1 << 30,  # one page per column and row group
+        write_batch_size=GROUP_ROWS,
+        use_dictionary=[c.name for c in columns if c.dictionary],
+        column_encoding={"text": "PLAIN"} if table == "events" else None,
+        write_statistics=[c.name for c in columns if c.statistics],
+        write_page_checksum=True,
+        store_schema=False,
+        metadata_collector=metadata,
+    )
+
+
+@functools.cache
+def _empty_footer(table: str) -> tuple[bytes, int]:
+    """The footer of a table without rows, and how many columns Parquet has for it."""
+    sink = pa.BufferOutputStream()
+    metadata: list[pq.FileMetaData] = []
+    _parquet_writer(table, sink, metadata).close()
+    return bytes(sink.getvalue())[len(MAGIC) : -8], metadata[0].num_columns
+
+
 class TableObject:
     """A table whose object is open until the job is committed or dropped."""
 
     def __init__(
-        self, table: str, opened: AbstractContextManager[BinaryIO], each: Callable[[pa.RecordBatch], None] | None = None
+        self,
+        table: str,
+        opened: AbstractContextManager[BinaryIO],
+        each: Callable[[pa.RecordBatch], None] | None = None,
+        described: Callable[[pq.FileMetaData], None] | None = None,
     ) -> None:
         self._opened = opened
-        self.table = TableWriter(table, opened.__enter__(), each)
+        self.table = TableWriter(table, opened.__enter__(), each, described)
 
     def finish(self) -> StoredObject:
         made = self.table.finish()
@@ -147,14 +214,22 @@ class Hashing:
         self.digest = hashlib.sha256()
         self.size = 0
         self.dropped = False
+        self.passed_over = 0  # bytes to come that are not written
+        self.held: bytearray | None = None  # where there is one, what comes is kept in it
 
     def write(self, data: Any) -> int:
+        count = memoryview(data).nbytes
         if self.dropped:
-            return memoryview(data).nbytes
+            return count
+        if self.held is not None:
+            self.held += data
+            return count
+        if self.passed_over:
+            data = memoryview(data)[self.passed_over :]
+            self.passed_over -= count - len(data)
         self._stream.write(data)
         self.digest.update(data)
-        count = memoryview(data).nbytes
-        self.size += count
+        self.size += memoryview(data).nbytes
         return count
 
     def tell(self) -> int:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from traceflow_formats.errors import TraceflowError
 from traceflow_formats.trace import Event, TraceLine
 
+from ..hashset import HashSet
 from .backend import Backend
 from .encoder import EventEncoder, RowBatches
 from .grep_build import GrepIndexObject
@@ -50,10 +51,10 @@ class JobWriter:
         self._event_rows = RowBatches(self._add_batch)
         self._n_events = 0
         self._rows: dict[str, list[dict[str, Any]]] = {"trials": [], "files": []}
-        self._events_of: dict[str, tuple[int, int]] = {}  # trial -> first row and number of its events
-        self._trials: set[str] = set()
+        self._events_of: dict[str, tuple[int, int]] = {}  # trial to come -> first row and number of its events
+        self._trials = HashSet()
         self._counts: dict[str, int] = {}
-        self._paths: set[str] = set()
+        self._paths = HashSet()
         self._grep: GrepIndexObject | None = None  # where events are written
         self._open = True
         self._begin()
@@ -61,8 +62,8 @@ class JobWriter:
             for table in self._written:
                 if table == "events":
                     self._grep = GrepIndexObject(self._create(GREP_INDEX))
-                each = self._grep.group if self._grep is not None and table == "events" else None
-                self._tables[table] = TableObject(table, self._create(f"{table}.parquet"), each)
+                told = (self._grep.group, self._grep.described) if self._grep is not None and table == "events" else ()
+                self._tables[table] = TableObject(table, self._create(f"{table}.parquet"), *told)
 
     # -- what a job is made of ---------------------------------------------------------------------------
 
@@ -79,10 +80,8 @@ class JobWriter:
             with self._machine():
                 packed = self._packs.add(_Source(stream))
         except _SourceFailed as failed:  # of the input, not of the store: the job can go on without this file
-            self._paths.discard(path)
             raise failed.error from None
-        self._row(
-            "files",
+        self._file_row(
             {
                 "path": path,
                 "trial_id": trial_id,
@@ -103,13 +102,13 @@ class JobWriter:
         """Remember an empty folder."""
         self._check_path(path)
         row = {"path": path, "trial_id": trial_id, "kind": "directory", "size": 0, "mode": mode & 0o7777}
-        self._row("files", {**row, "derived": False})
+        self._file_row({**row, "derived": False})
 
     def add_link(self, path: str, target: str, *, mode: int = 0o777, trial_id: str | None = None) -> None:
         """Remember a link with its target, verbatim. Links are never followed."""
         self._check_path(path)
         row = {"path": path, "trial_id": trial_id, "kind": "link", "size": 0, "mode": mode & 0o7777, "target": target}
-        self._row("files", {**row, "derived": False})
+        self._file_row({**row, "derived": False})
 
     def add_events(self, trial_id: str, events: Iterable[Event | TraceLine]) -> Totals:
         """Store the events of a trial as they come, once per trial and before its `add_trial`.
@@ -145,12 +144,11 @@ class JobWriter:
         `job_id`, `n_events` and `event_offset` are filled in here. A trial with `skipped_code` is SKIPPED, one
         without a status UNSCORED."""
         trial_id = row["trial_id"]
-        if trial_id in self._trials:
+        if not self._trials.add(hash(trial_id)):
             raise ValueError(f"the trial {trial_id} was added before")
-        self._trials.add(trial_id)
         status = "SKIPPED" if row.get("skipped_code") else str(row.get("status") or "UNSCORED")
         self._counts[status] = self._counts.get(status, 0) + 1
-        offset, count = self._events_of.get(trial_id, (None, 0))
+        offset, count = self._events_of.pop(trial_id, (None, 0))
         written = self._row("trials", {**row, "status": status, "n_events": count, "event_offset": offset})
         if self._grep is not None:
             self._grep.trial(written)
@@ -181,7 +179,7 @@ class JobWriter:
                     self._flush(table)
                 objects = [table.finish() for table in self._tables.values()]
                 if self._grep is not None:
-                    objects.append(self._grep.finish(self._tables["events"].table))
+                    objects.append(self._grep.finish(self._tables["events"].table.size))
                 self._tables.clear()
                 objects += [*self._packs.finish(), *self._objects]
                 manifest = Manifest(
@@ -244,11 +242,14 @@ class JobWriter:
             return self.revision.encode() in data
 
     def _check_path(self, path: str) -> None:
-        if path in self._paths:
+        if hash(path) in self._paths:
             raise ValueError(f"the path {path!r} was added before")
         if not path or path.startswith("/") or ".." in path.split("/"):
             raise ValueError(f"{path!r} is no path below the job's folder")
-        self._paths.add(path)
+
+    def _file_row(self, row: Mapping[str, Any]) -> None:
+        self._paths.add(hash(row["path"]))
+        self._row("files", row)
 
     def _row(self, table: str, row: Mapping[str, Any]) -> dict[str, Any]:
         """Take in a row; what it is made to fit its table."""
@@ -267,7 +268,7 @@ class JobWriter:
             self._rows[table] = []
 
     def _begin_events(self, trial_id: str) -> None:
-        if trial_id in self._events_of or trial_id in self._trials:
+        if trial_id in self._events_of or hash(trial_id) in self._trials:
             raise ValueError(f"the events of trial {trial_id} come once, and before the trial")
 
     def _end_events(self, trial_id: str, count: int) -> None:

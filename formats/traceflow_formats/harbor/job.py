@@ -16,6 +16,7 @@ __all__ = [
     "JobLock",
     "JobRecord",
     "ReportedTotals",
+    "TrialSums",
     "read_job",
     "read_job_lock",
     "reported_totals",
@@ -144,39 +145,41 @@ def read_job_lock(data: bytes) -> JobLock:
     )
 
 
-def reported_totals(job: JobRecord, trials: Iterable[TrialRecord]) -> ReportedTotals:
+class TrialSums:
+    """Per number the sum over all trials and steps that state it, as Harbor adds up a job; and the trials that do."""
+
+    def __init__(self, trials: Iterable[TrialRecord] = ()) -> None:
+        self.sums: dict[str, Any] = dict.fromkeys(_TOTALS)
+        self.reporting = 0
+        for trial in trials:
+            self.add(trial)
+
+    def add(self, trial: TrialRecord) -> None:
+        own = [trial.agent_result] if trial.agent_result is not None else [s.agent_result for s in trial.steps]
+        usages = [result.usage for result in own if result is not None]
+        self.reporting += any(usage.stated for usage in usages)
+        for usage in usages:
+            for name in _TOTALS:
+                if (value := getattr(usage, name)) is not None:
+                    self.sums[name] = (self.sums[name] or 0) + value
+
+
+def reported_totals(job: JobRecord, trials: TrialSums) -> ReportedTotals:
     """What the job claims: its own statistics, and where they lack a number the sum over the trials that state it."""
-    sums, reporting = _sums(trials)
     own = {name: getattr(job.usage, name) for name in _TOTALS}
-    chosen = {name: sums[name] if value is None else value for name, value in own.items()}
-    return ReportedTotals(**chosen, n_trials_reporting=reporting)
+    chosen = {name: trials.sums[name] if value is None else value for name, value in own.items()}
+    return ReportedTotals(**chosen, n_trials_reporting=trials.reporting)
 
 
-def totals_differ(job: JobRecord, trials: Iterable[TrialRecord]) -> list[RecordWarning]:
+def totals_differ(job: JobRecord, trials: TrialSums) -> list[RecordWarning]:
     """A warning for each total that the job states and that its trials do not add up to."""
-    sums, _ = _sums(trials)
     found = []
     for name in _TOTALS:
-        claimed, summed = getattr(job.usage, name), sums[name]
+        claimed, summed = getattr(job.usage, name), trials.sums[name]
         if claimed is None or math.isclose(claimed, summed or 0, rel_tol=1e-9, abs_tol=1e-9):
             continue
         found.append(RecordWarning("totals_differ", f"result.json: {name} is {claimed}, its trials sum to {summed}"))
     return found
-
-
-def _sums(trials: Iterable[TrialRecord]) -> tuple[dict[str, Any], int]:
-    """Per number the sum over all trials and steps that state it, as Harbor adds up a job; and the trials that do."""
-    sums: dict[str, Any] = dict.fromkeys(_TOTALS)
-    reporting = 0
-    for trial in trials:
-        own = [trial.agent_result] if trial.agent_result is not None else [s.agent_result for s in trial.steps]
-        usages = [result.usage for result in own if result is not None]
-        reporting += any(usage.stated for usage in usages)
-        for usage in usages:
-            for name in _TOTALS:
-                if (value := getattr(usage, name)) is not None:
-                    sums[name] = (sums[name] or 0) + value
-    return sums, reporting
 
 
 def _dataset(fields: Fields) -> DatasetRef:

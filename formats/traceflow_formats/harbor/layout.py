@@ -6,9 +6,10 @@ Everything here is about names: POSIX paths relative to the job's root, or to an
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Mapping
+from bisect import insort
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ..errors import TraceflowError
 
@@ -20,6 +21,7 @@ __all__ = [
     "TraceFiles",
     "TrialFolders",
     "case_safe_names",
+    "folder_kind",
     "in_upload",
     "job_root",
     "place_of",
@@ -33,6 +35,8 @@ _UPLOAD_FILES = frozenset({"config.json", "lock.json", "result.json", "analysis.
 _UPLOAD_FOLDERS = frozenset({"agent", "user-agent", "user-agent-inputs", "verifier", "artifacts"})
 _UPLOAD_STEP_FOLDERS = frozenset({"agent", "verifier", "artifacts"})
 _RECORDS = frozenset({"config.json", "lock.json", "result.json"})
+_JOB_RECORDS = frozenset({"config.json", "result.json"})
+_TOPS_SHOWN = 10
 
 # The file that a runner tees a harness's stdout into, below agent/, in the order they are tried.
 STDOUT_NAMES: Mapping[str, str] = {
@@ -125,19 +129,32 @@ def job_root(paths: Iterable[str]) -> str:
 
     Raises TraceflowError("not_a_job_dir") naming what is there when neither holds config.json and result.json.
     """
-    names = set(paths)
-    if {"config.json", "result.json"} <= names:
+    at_root: set[str] = set()  # records; of the paths nothing else is kept, there may be a million
+    inside: set[str] = set()  # the same, of the folder `first`
+    first = last = None
+    tops: list[str] = []  # the least of what stands at the root: ten are shown, and whether there are more
+    for path in paths:
+        top, _, rest = path.partition("/")
+        if first is None:
+            first = top
+        if path in _JOB_RECORDS:
+            at_root.add(path)
+        if rest in _JOB_RECORDS and top == first:
+            inside.add(rest)
+        if top != last and top not in tops:
+            insort(tops, top)
+            del tops[_TOPS_SHOWN + 1 :]
+        last = top
+    if at_root == _JOB_RECORDS:
         return ""
-    tops = sorted({path.partition("/")[0] for path in names})
-    folders = [top for top in tops if {f"{top}/config.json", f"{top}/result.json"} <= names]
-    if len(folders) == 1 and len(tops) == 1:
-        return folders[0] + "/"
-    shown = ", ".join(tops[:10]) + (", ..." if len(tops) > 10 else "")
+    if inside == _JOB_RECORDS and len(tops) == 1:
+        return f"{first}/"
+    shown = ", ".join(tops[:_TOPS_SHOWN]) + (", ..." if len(tops) > _TOPS_SHOWN else "")
     raise TraceflowError(
         "not_a_job_dir",
         "neither the root nor one folder in it holds config.json and result.json of a job; "
         f"the root holds {shown or 'nothing'}",
-        root=tops[:10],
+        root=tops[:_TOPS_SHOWN],
     )
 
 
@@ -155,14 +172,18 @@ def trial_folders(paths: Iterable[str]) -> TrialFolders:
                 files.add(rest)
     kinds: dict[str, list[str]] = {"complete": [], "incomplete": [], "other": []}
     for folder in sorted(seen):
-        files = seen[folder]
-        if folder.startswith("."):
-            kinds["other"].append(folder)
-        elif "result.json" in files:
-            kinds["complete"].append(folder)
-        else:
-            kinds["incomplete" if "config.json" in files else "other"].append(folder)
+        kinds[folder_kind(folder, seen[folder])].append(folder)
     return TrialFolders(*(tuple(kinds[kind]) for kind in ("complete", "incomplete", "other")))
+
+
+def folder_kind(name: str, files: Collection[str]) -> Literal["complete", "incomplete", "other"]:
+    """What a folder at the top of a job is, by the files that stand directly in it."""
+    if not name.startswith("."):
+        if "result.json" in files:
+            return "complete"
+        if "config.json" in files:
+            return "incomplete"
+    return "other"
 
 
 def place_of(path: str) -> Place:
