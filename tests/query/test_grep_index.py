@@ -174,7 +174,7 @@ def test_many_blocks_are_read_at_once_and_a_damaged_one_ends_only_its_job(
 ) -> None:
     monkeypatch.setattr("traceflow.query.blocks._WORTH", worth)
     monkeypatch.setattr("traceflow.query.blocks._AHEAD", 4)
-    monkeypatch.setattr("traceflow.query.matching._threads", lambda limit: 3)
+    monkeypatch.setattr("traceflow.query.matching._threads", lambda store, limit: 3)
     store = Store.open(str(tmp_path / "s"), create=True)
     for job_id in "abcd":
         spread(store, job_id, range(0, 5000, 500))

@@ -5,10 +5,14 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import threading
+import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+from traceflow.query.matching import grep
 from traceflow.store import Store
 from traceflow.store.cache import Cache, open_cache
 from traceflow.store.remote import FsspecBackend
@@ -126,6 +130,31 @@ def test_objects_are_fetched_ahead(folder: Path, tmp_path: Path) -> None:
     assert sorted(path.stat().st_size for path in files(folder)) == sorted(size for _, size in names)
     store.backend.prefetch(names)
     assert len(files(folder)) == 5
+
+
+def test_grep_fetches_all_indexes_at_once_and_reads_blocks_side_by_side(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store.open(f"local://{tmp_path}/store", create=True)
+    jobs = [write_job(store, f"j{n}", [({"trial_id": "t"}, [chunk("agent", f"word {n}")])]) for n in range(8)]
+    asked: list[list[str]] = []
+    threads: set[int] = set()
+    read_ranges = FsspecBackend.read_ranges
+
+    def watched(backend: FsspecBackend, ranges: Iterable[tuple[str, int, int]]) -> list[bytes]:
+        found = list(ranges)
+        asked.append([name for name, _, _ in found])
+        threads.add(threading.get_ident())
+        time.sleep(0.01)  # as a network would
+        return read_ranges(backend, found)
+
+    monkeypatch.setattr(FsspecBackend, "read_ranges", watched)
+    assert [hit.text for hit in grep(Store.open(store.url), "word")] == [f"word {n}" for n in range(8)]
+    assert asked[0] == [job.path("events.grep") for job in sorted(jobs, key=lambda job: job.job_id)]
+    assert len(threads) > 1
+    asked.clear()
+    assert next(grep(Store.open(store.url), "word 3", limit=1)).text == "word 3"
+    assert not [name for names in asked for name in names if name.endswith("events.grep")], "they are kept"
 
 
 def test_verify_looks_at_the_store_and_not_at_a_copy(folder: Path, tmp_path: Path) -> None:

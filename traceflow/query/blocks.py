@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections import deque
-from itertools import groupby
+from itertools import chain, groupby, islice
 
 import re2
 
@@ -272,20 +272,14 @@ class _Slot:
 def in_order(work: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Generator[tuple[Any, Any], None, None]:
     """Each item with what `work` makes of it, in the order of the items.
 
-    Threads are started when there is enough for them to do, and end with the iteration. What `work` raises is raised
-    when its item has its turn.
+    At most so many threads are started, as many as have enough to do, and end with the iteration. What `work` raises
+    is raised when its item has its turn.
     """
     source = iter(items)
-    waiting: deque[Any] = deque()
+    waiting = deque(islice(source, _WORTH * threads))
+    threads = min(threads, len(waiting) // _WORTH)
     if threads < 2:
-        yield from ((item, work(item)) for item in source)
-        return
-    for item in source:
-        waiting.append(item)
-        if len(waiting) == _WORTH * threads:
-            break
-    else:
-        yield from ((item, work(item)) for item in waiting)
+        yield from ((item, work(item)) for item in chain(waiting, source))
         return
     from _queue import SimpleQueue  # what `queue` and `threading` have around these takes as long as reading two blocks
     from _thread import allocate_lock, start_new_thread

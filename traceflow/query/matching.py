@@ -15,6 +15,7 @@ from operator import itemgetter
 from traceflow_formats.errors import TraceflowError
 
 from traceflow.lean_typing import TYPE_CHECKING
+from traceflow.store.grep_index import NAME as INDEX
 from traceflow.store.grep_index import BadIndexError, open_index
 
 from .blocks import UNUSABLE, Blocks, BlockSearch, in_order, processors
@@ -71,6 +72,8 @@ def grep(
     scope = Scope(store, jobs, trials, types, agents, models, _asked(search) if use_index else None)
     if tail is not None:
         return iter(_last(scope, search, tail)[:limit])
+    if not _few(limit):
+        scope.prefetch()
     return _first(scope, search, limit)
 
 
@@ -93,6 +96,7 @@ def grep_counts(
     """
     search = Pattern.parse(pattern, fixed, case_sensitive)
     scope = Scope(store, jobs, trials, types, agents, models, _asked(search) if use_index else None)
+    scope.prefetch()
     out: list[TrialCount] = []
     for indexed, group in groupby(scope.jobs, key=scope.has_index):
         run = list(group)
@@ -170,6 +174,12 @@ class Scope:
         self._indexes: dict[str, GrepIndex | None] = {}
         if self.choice is not None and trials is not None:
             self._check_names(self.choice)
+
+    def prefetch(self) -> None:
+        """Bring all indexes to this machine at once, where each of them would be waited for."""
+        if self.condition is not None and self.store.backend.parallel > 1:
+            stored = [(job, job.object(INDEX)) for job in self.jobs]
+            self.store.backend.prefetch((job.path(INDEX), found.size) for job, found in stored if found is not None)
 
     def index(self, job: Manifest) -> GrepIndex | None:
         """The index of a job, when it has one that can be used."""
@@ -307,7 +317,7 @@ def _indexed_hits(scope: Scope, jobs: Sequence[Manifest], search: Pattern, limit
     """The hits of jobs by their indexes; of a job whose index fails on the way the rest of them by a scan."""
     given, broken = 0, None
     last: Manifest | None = None
-    for job, blocks, rows in _blocks(scope, jobs, search, _threads(limit)):
+    for job, blocks, rows in _blocks(scope, jobs, search, _threads(scope.store, limit)):
         if job is not last:
             last, given = job, 0
         if job is broken:
@@ -397,7 +407,7 @@ def _last_scanned(scope: Scope, jobs: Sequence[Manifest], search: Pattern, tail:
 
 def _indexed_counts(scope: Scope, jobs: Sequence[Manifest], search: Pattern) -> list[TrialCount]:
     out: list[TrialCount] = []
-    for job, group in groupby(_blocks(scope, jobs, search, _threads(None)), key=itemgetter(0)):
+    for job, group in groupby(_blocks(scope, jobs, search, _threads(scope.store, None)), key=itemgetter(0)):
         counts: dict[IndexedTrial, int] = {}
         try:
             for _, blocks, rows in group:
@@ -429,8 +439,11 @@ def _scanned_counts(scope: Scope, jobs: Sequence[Manifest], search: Pattern) -> 
     return out
 
 
-def _threads(limit: int | None) -> int:
-    """Threads that read blocks: all processors, one where a few hits end the search."""
-    if limit is not None and limit < 1000:
-        return 1
-    return processors()
+def _few(limit: int | None) -> bool:
+    """Whether a few hits end the search, so that it need not be fast beyond them."""
+    return limit is not None and limit < 1000
+
+
+def _threads(store: Store, limit: int | None) -> int:
+    """Threads that read blocks: one for each processor, or as many as are worth waiting in for a network."""
+    return 1 if _few(limit) else max(processors(), store.backend.parallel)
