@@ -27,11 +27,11 @@ else:
 
         def __new__(cls, *values, **named):
             if named or len(values) != len(cls._fields):
-                named = cls._defaults | named
-                rest = [name for name in cls._fields[len(values) :] if name in named]
-                if not named.keys() <= set(cls._fields) or len(values) + len(rest) != len(cls._fields):
+                rest = cls._fields[len(values) :]
+                given = cls._defaults | named
+                if len(values) > len(cls._fields) or not named.keys() <= set(rest) or not set(rest) <= given.keys():
                     raise TypeError(f"{cls.__name__} takes {', '.join(cls._fields)}")
-                values = (*values, *[named[name] for name in rest])
+                values += tuple([given[name] for name in rest])
             return tuple.__new__(cls, values)
 
         def __getnewargs__(self):

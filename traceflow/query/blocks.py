@@ -124,20 +124,17 @@ class Blocks:
         out = []
         for n, row in enumerate(found):
             trial = self.trial_of(row)
-            out.append(
-                Hit(
-                    job_id=self._job.job_id,
-                    trial_id=trial.trial_id,
-                    trial_name=trial.name,
-                    seq=seq[n] or 0,
-                    type=types[n] or "",
-                    tool_name=tools[n],
-                    agent_id=agents[n],
-                    timestamp=times[n],
-                    text=row.text.decode(),
-                    pattern=self._pattern,
-                )
+            hit = Hit(  # by place, as there may be very many
+                *(self._job.job_id, trial.trial_id, trial.name),
+                seq[n] or 0,
+                types[n] or "",
+                tools[n],
+                agents[n],
+                times[n],
+                row.text.decode(),
+                self._pattern,
             )
+            out.append(hit)
         return out
 
 

@@ -119,8 +119,9 @@ def hits_at(
         job = jobs[number].job
         names = names_of(store, job)
         for part in rows_at(store, job, (row for _, row in group), _HIT_COLUMNS):
-            for row in part.set_column(5, "timestamp", part.column("timestamp").cast(pa.int64())).to_pylist():
-                yield Hit(job_id=job.job_id, trial_name=names[row["trial_id"]][0], pattern=search, **row)
+            columns = part.set_column(5, "timestamp", part.column("timestamp").cast(pa.int64())).to_pydict().values()
+            for trial_id, seq, kind, tool, agent, when, text in zip(*columns, strict=True):
+                yield Hit(job.job_id, trial_id, names[trial_id][0], seq, kind, tool, agent, when, text, search)
 
 
 def names_of(store: Store, job: Manifest) -> dict[str, tuple[str, str | None]]:
