@@ -476,9 +476,17 @@ def test_what_matches_fulfils_the_condition(pattern: str, texts: list[str], case
 Text = tuple[str, str, int, bytes]  # job, trial, position, text
 
 
+class Corpus:
+    """A store, and its texts in their order. Hypothesis shows it when an example fails, so it has a short name."""
+
+    def __init__(self, store: Store, texts: list[Text]) -> None:
+        self.store = store
+        self.texts = texts
+
+
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, list[Text]]:
-    """Two jobs of small blocks, of texts that are alike and differ in case and script; and the texts in their order."""
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    """Two jobs of small blocks, of texts that are alike and differ in case and script."""
     import random
 
     random.seed(5)
@@ -495,7 +503,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, list[Text]]
             index = open_index(store.backend, job)
             assert index is not None
             assert index.blocks == -(-count // 50)
-    return store, all_texts
+    return Corpus(store, all_texts)
 
 
 def in_texts(texts: list[Text], pattern: str, case_sensitive: bool, **asked: Any) -> list[Text]:
@@ -513,22 +521,20 @@ ASKED_OF_ANY: list[dict[str, Any]] = [{}, {}, {"limit": 7}, {"tail": 7}, {"trial
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(PATTERN.filter(has_condition), st.booleans(), st.sampled_from(ASKED_OF_ANY))
 def test_the_index_answers_any_pattern_as_re2_does(
-    corpus: tuple[Store, list[Text]], pattern: str, case_sensitive: bool, asked: dict[str, Any]
+    corpus: Corpus, pattern: str, case_sensitive: bool, asked: dict[str, Any]
 ) -> None:
-    store, texts = corpus
-    expected = in_texts(texts, pattern, case_sensitive, **asked)
-    hits = grep(store, pattern, case_sensitive=case_sensitive, **asked)
+    expected = in_texts(corpus.texts, pattern, case_sensitive, **asked)
+    hits = grep(corpus.store, pattern, case_sensitive=case_sensitive, **asked)
     assert [(h.job_id, h.trial_id, h.seq, h.text.encode()) for h in hits] == expected
 
 
 @settings(max_examples=EXAMPLES // 10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(PATTERN.filter(lambda pattern: not refused(pattern)), st.booleans(), st.sampled_from(ASKED_OF_ANY))
 def test_index_and_scan_agree_on_any_pattern(
-    corpus: tuple[Store, list[Text]], pattern: str, case_sensitive: bool, asked: dict[str, Any]
+    corpus: Corpus, pattern: str, case_sensitive: bool, asked: dict[str, Any]
 ) -> None:
     """Those too that the index does not answer: the scan is then compared with RE2."""
-    store, texts = corpus
     how = {**asked, "case_sensitive": case_sensitive}
-    scanned = places(grep(store, pattern, **how, use_index=False))
-    assert [(*place[:2], place[3], place[7].encode()) for place in scanned] == in_texts(texts, pattern, **how)
-    assert places(grep(store, pattern, **how)) == scanned
+    scanned = places(grep(corpus.store, pattern, **how, use_index=False))
+    assert [(*place[:2], place[3], place[7].encode()) for place in scanned] == in_texts(corpus.texts, pattern, **how)
+    assert places(grep(corpus.store, pattern, **how)) == scanned
