@@ -42,7 +42,7 @@ __all__ = [
 _CONTROL = "[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
 
 
-_LABEL = re.compile(r"(error|warning|skipped)\[\w+\]:")
+_LABEL = r"(error|warning|skipped)\[\w+\]:"
 MATCH = "1;31"  # what a search found
 _LABELS = {"error": "1;31", "warning": "33", "skipped": "33"}
 
@@ -70,7 +70,7 @@ def note(message: str) -> None:
     """One message to stderr, after what was printed before it."""
     _flush()
     text = cell(message)
-    if found := _LABEL.match(text):
+    if found := re.match(_LABEL, text):
         text = label(found[0], sys.stderr) + text[found.end() :]
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()

@@ -39,7 +39,7 @@ class _Header(NamedTuple):
     length: int  # of the header itself
 
 
-def unpack(frame: bytes, most: int) -> bytes:
+def unpack(frame: bytes | memoryview, most: int) -> bytes:
     """The content of a zstd frame, which says that it has `most` bytes at most. Threads may call it.
 
     Raises BadPageError for anything else.
@@ -136,10 +136,11 @@ def read_int32(chunk: bytes, rows: int, start: int, count: int) -> array[int]:
 def _pages(chunk: bytes, rows: int) -> Iterator[tuple[_Header, bytes]]:
     """The pages of a column, unpacked, until they have given all rows."""
     at, left = 0, rows
+    view = memoryview(chunk)
     while left > 0:
         header = _header(chunk, at)
         at += header.length
-        packed = chunk[at : at + header.packed]
+        packed = view[at : at + header.packed]
         if len(packed) != header.packed or header.packed < 0:
             raise BadPageError("a page is cut off")
         at += header.packed
