@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from traceflow.lean_typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from typing import Any
+from ..lazily import from_modules
 
+if TYPE_CHECKING:
     from .connection import connect, explain_error, sql
     from .hits import Hit, TrialCount, TrialHits
     from .matching import grep, grep_counts, job_grep, trace_matcher
@@ -49,12 +49,4 @@ _PLACES = {
     "trace_matcher": "matching",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    found = getattr(import_module(f".{_PLACES[name]}", __name__), name)
-    globals()[name] = found
-    return found
+__getattr__ = from_modules(__name__, _PLACES)
