@@ -10,7 +10,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from traceflow_formats import jsontext
 from traceflow_formats.errors import TraceflowError
@@ -118,6 +118,7 @@ def through_parquet(rows: list[list[Any]]) -> list[Any]:
 
 
 @settings(max_examples=80, deadline=None)
+@example([Event("prompt", {"_prompt": {"text": "0"}, "update": {"sessionUpdate": "prompt", "rawInput": "00"}})])
 @given(st.lists(events(), min_size=1, max_size=4))
 def test_any_event_comes_back_from_parquet_as_it_was(found: list[Event]) -> None:
     rows = [encode(event, seq) for seq, event in enumerate(found)]

@@ -132,9 +132,13 @@ def _encode(kind: str, data: dict[str, Any], seq: int, row: _Row) -> _Row:
     if extra.__class__ is dict and not _EXTRA.isdisjoint(extra):
         out["extra"] = _extra(row, extra)
     update, prompt = data.get("update"), data.get("_prompt")
+    known = kind in _KNOWN
+    if known and update.__class__ is dict and (given := update.get("rawInput")) is not None:
+        # first, so that its pieces are the first
+        row[at.RAW_INPUT] = _dumps(_cut_all(given, pieces.next)).decode()
     if prompt.__class__ is dict and prompt.get("text").__class__ is str:
         out["_prompt"] = {**prompt, "text": pieces.cut(prompt["text"])}
-    if kind in _KNOWN:
+    if known:
         if update.__class__ is dict:
             out["update"] = _update(row, update, pieces)
     else:  # nothing is known of it, so all its strings are its text
@@ -247,9 +251,7 @@ def _extra(row: _Row, extra: dict[str, Any]) -> dict[str, Any]:
 
 def _update(row: _Row, update: dict[str, Any], pieces: _Pieces) -> dict[str, Any]:
     out = update.copy()
-    given = update.get("rawInput")
-    if given is not None:  # first, so that its pieces are the first
-        row[at.RAW_INPUT] = _dumps(_cut_all(given, pieces.next)).decode()
+    if row[at.RAW_INPUT] is not None:
         out["rawInput"] = _INPUT
     for key, value in update.items():
         lies = _UPDATE.get(key)
