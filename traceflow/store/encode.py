@@ -132,21 +132,17 @@ def _encode(kind: str, data: dict[str, Any], seq: int, row: _Row) -> _Row:
     if extra.__class__ is dict and not _EXTRA.isdisjoint(extra):
         out["extra"] = _extra(row, extra)
     update, prompt = data.get("update"), data.get("_prompt")
-    known = kind in _KNOWN
-    if known and update.__class__ is dict and (given := update.get("rawInput")) is not None:
-        # first, so that its pieces are the first
-        row[at.RAW_INPUT] = _dumps(_cut_all(given, pieces.next)).decode()
-    if prompt.__class__ is dict and prompt.get("text").__class__ is str:
-        out["_prompt"] = {**prompt, "text": pieces.cut(prompt["text"])}
-    if known:
+    if kind in _KNOWN:
         if update.__class__ is dict:
-            out["update"] = _update(row, update, pieces)
+            out["update"] = _update(row, update, pieces)  # before the prompt: pieces of an input are the first
     else:  # nothing is known of it, so all its strings are its text
         for key, value in data.items():
             if key == "update" and value.__class__ is dict:
                 out[key] = {k: v if k == "sessionUpdate" else _cut_all(v, pieces.cut) for k, v in value.items()}
             elif out[key] is value and (value.__class__ is str or value.__class__ is dict) and key not in _FACTS:
                 out[key] = _cut_all(value, pieces.cut)
+    if prompt.__class__ is dict and prompt.get("text").__class__ is str:
+        out["_prompt"] = {**prompt, "text": pieces.cut(prompt["text"])}
     if row[at.AGENT_ID] is None:
         row[at.AGENT_ID] = row[at.PARENT_TOOL_CALL_ID]
     row[at.REST] = _dumps(out).decode()
@@ -251,7 +247,9 @@ def _extra(row: _Row, extra: dict[str, Any]) -> dict[str, Any]:
 
 def _update(row: _Row, update: dict[str, Any], pieces: _Pieces) -> dict[str, Any]:
     out = update.copy()
-    if row[at.RAW_INPUT] is not None:
+    given = update.get("rawInput")
+    if given is not None:
+        row[at.RAW_INPUT] = _dumps(_cut_all(given, pieces.next)).decode()
         out["rawInput"] = _INPUT
     for key, value in update.items():
         lies = _UPDATE.get(key)
