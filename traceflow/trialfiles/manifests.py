@@ -31,6 +31,7 @@ _TYPES = {"file": "file", "f": "file", "-": "file", "dir": "dir", "directory": "
 _TYPES |= {"symlink": "symlink", "link": "symlink", "l": "symlink", "other": "other"}
 _CHANGES = frozenset({"created", "modified", "removed"})
 _ESCAPES = {"\\t": "\t", "\\n": "\n", "\\r": "\r", "\\\\": "\\"}
+_ESCAPED = re.compile(r"\\[tnr\\]")
 _OCTAL = re.compile(r"(?:0o)?([0-7]{1,6})").fullmatch
 
 
@@ -50,7 +51,9 @@ def manifest_hints(lines: Iterable[bytes]) -> dict[str, Entry]:
                 continue
         if not line or line.startswith("#"):
             continue
-        row = dict(zip(names, map(_field, fields), strict=False))
+        if "\\" in line:
+            fields = [_ESCAPED.sub(lambda m: _ESCAPES[m[0]], field) for field in fields]
+        row = {name: field for name, field in zip(names, fields, strict=False) if field not in ("", "-")}
         path = _inside(row.get("path"))
         if path:
             found[path] = _entry(path, row)
@@ -146,12 +149,6 @@ def _mode(value: object) -> str | None:
         return f"{value & 0o7777:04o}"
     match = _OCTAL(value) if isinstance(value, str) else None
     return f"{int(match[1], 8) & 0o7777:04o}" if match else None
-
-
-def _field(text: str) -> str | None:
-    if "\\" in text:
-        text = re.sub(r"\\[tnr\\]", lambda m: _ESCAPES[m[0]], text)
-    return None if text in ("", "-") else text
 
 
 def _escaped(text: str) -> str:

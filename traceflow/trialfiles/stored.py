@@ -103,7 +103,7 @@ class StoredTree:
 
     def _whole(self, path: str) -> Iterator[bytes]:
         row = self.row(path)
-        return self.read(path, 0, row.size if row is not None else 0)
+        return self._packs.chunks(row.packed) if row is not None and row.packed is not None else iter(())
 
     def row(self, path: str) -> FileRow | None:
         """The store's row of a path."""
