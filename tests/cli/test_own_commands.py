@@ -1,4 +1,4 @@
-"""`trial files` and `trial logs` read their own command lines and say what they said behind the option parser."""
+"""`trial files`, `trial logs` and `export` read their own command lines, and say what the option parser would say."""
 
 from __future__ import annotations
 
@@ -104,7 +104,11 @@ def test_a_command_is_a_function_and_a_table() -> None:
     seen = []
     number = Option(("--number", "-n"), "number", "A number.", "N", number=True, default=3)
     command = Command(
-        "x go", "Go.", lambda **v: seen.append(v), [Argument("a", "One."), Argument("b", "Two.", "b")], [number]
+        "x go",
+        "Go.",
+        lambda **v: seen.append(v),
+        [Argument("A", "a", "One."), Argument("B", "b", "Two.", "b")],
+        [number],
     )
     family = Family("x", "Things.", {"go": command})
     assert [family(line.split()) for line in ("go 1", "1 go -n-2", "go go go", "2 go 3 --number=4")] == [0, 0, 0, 0]
@@ -116,14 +120,52 @@ def test_a_command_is_a_function_and_a_table() -> None:
     ]
 
 
+EXPORT_REFUSED = [
+    ("export", "Error: Invalid value: name one job or several, or say --all"),
+    ("export demo --all", "Error: Invalid value: name one job or several, or say --all"),
+    ("export demo other --verify file", "Error: Invalid value: --verify takes one archive and at most one job"),
+    ("export demo --original --redact", "Error: Invalid value: --original writes exactly what was imported"),
+    ("export demo -o - --json", "Error: Invalid value: -o - writes one archive to stdout"),
+    ("export --output", "Error: Option '--output' requires an argument."),
+]
+
+
+@pytest.mark.parametrize(("line", "said"), EXPORT_REFUSED)
+def test_an_export_that_makes_no_sense_is_refused(
+    line: str, said: str, store: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRACEFLOW_STORE", "nowhere")
+    at_once = printed(["--store", store, *line.split()], capfd)
+    assert at_once[:2] == (2, "")
+    assert said in at_once[2]
+    assert printed([f"--store={store}", *line.split()], capfd) == at_once
+
+
+def test_an_export_is_the_same_bytes_whichever_way_it_is_called(
+    store: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRACEFLOW_STORE", "nowhere")
+    monkeypatch.chdir(tmp_path)
+    assert run(["export", "demo", "-oone.tar.gz", "--store", store]) == 0
+    assert run(["--store", store, "export", "--output=two.tar.gz", "--", "demo"]) == 0
+    assert run([f"--store={store}", "export", "demo", "-o", "three.tar.gz"]) == 0
+    made = [Path(name).read_bytes() for name in ("one.tar.gz", "two.tar.gz", "three.tar.gz")]
+    assert made == made[:1] * 3
+    assert run(["export", "--verify", "one.tar.gz", "--store", store]) == 0
+    capfd.readouterr()
+
+
 # what would be a fifth of what an answer may take, or more
 SLOW_TO_IMPORT = {"typer", "click", "pydantic", "duckdb", "numpy", "pandas", "pyarrow.compute", "rich"}
 
 
-@pytest.mark.parametrize("line", [line for line, code, _ in LINES if not code] + [f"files archive {TOUR} agent -o -"])
+ANSWERED = [f"trial {line}" for line, code, _ in LINES if not code]
+
+
+@pytest.mark.parametrize("line", [*ANSWERED, f"trial files archive {TOUR} agent -o -", "export demo -o -"])
 def test_they_answer_without_what_is_slow_to_import(line: str, store: str) -> None:
     program = (
-        "import sys; from traceflow.cli import run; code = run(['trial', *sys.argv[1:]]);"
+        "import sys; from traceflow.cli import run; code = run(sys.argv[1:]);"
         f"print(code, sorted({SLOW_TO_IMPORT!r} & sys.modules.keys()), file=sys.stderr)"
     )
     command = [sys.executable, "-c", program, *line.split(), "--store", store]

@@ -14,6 +14,8 @@ from traceflow_formats.errors import TraceflowError
 
 __all__ = ["run"]
 
+# commands that read their own command line, and where they are; grep and search are such as well
+_OWN = {("export",): "export", ("trial", "files"): "trialfiles", ("trial", "logs"): "trialfiles"}
 _INTERRUPT_CODE = 130
 _INTERRUPTED = "interrupted; nothing half done is left behind"
 
@@ -89,12 +91,13 @@ def _command(argv: list[str]) -> object:
 
         return search(argv[1:])
     words = argv[2:] if argv[:1] == ["--store"] else argv
-    if words[:2] in (["trial", "files"], ["trial", "logs"]):
-        from . import trialfiles
+    for path, module in _OWN.items():
+        if tuple(words[: len(path)]) == path:
+            from importlib import import_module
 
-        if words is not argv:
-            os.environ["TRACEFLOW_STORE"] = argv[1]  # the command's own option stands above it
-        return (trialfiles.files if words[1] == "files" else trialfiles.logs)(words[2:])
+            if words is not argv:
+                os.environ["TRACEFLOW_STORE"] = argv[1]  # the command's own option stands above it
+            return getattr(import_module(f".{module}", __name__), path[-1])(words[len(path) :])
     from .app import app
 
     return app(argv, standalone_mode=False, prog_name="traceflow")

@@ -41,7 +41,7 @@ def root(
 
 
 app.command("import")(import_)
-app.command()(export)
+listed(app, "export", export.help, export)
 app.command()(validate)
 app.command()(convert)
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from . import output
 from .arguments import Option, UsageError, help_text, parse, rows_text
@@ -17,19 +16,28 @@ __all__ = ["Argument", "Command", "Family"]
 
 
 class Argument(NamedTuple):
-    """A word of a command, known by its place: the key of its value and what it is for. It may be missing where there
-    is a default."""
+    """A word of a command, known by its place: what the help calls it, the key of its value, and what it is for.
 
+    It may be missing where there is a default. Of `many`, the last, there are as many as come, or none: a list.
+    """
+
+    name: str
     key: str
     help: str
     default: str | None = None
+    many: bool = False
+
+    @property
+    def shown(self) -> str:
+        """What the help calls it."""
+        return f"{self.name}..." if self.many else self.name
 
 
 @dataclass(frozen=True)
 class Command:
     """A command. Called with the words behind its name it runs and returns the exit code.
 
-    `path` is how it is called, `run` takes the value of every argument and option by its key.
+    `path` is how it is called, `run` takes the value of every argument and option by its key; it may raise UsageError.
     """
 
     path: str
@@ -42,28 +50,32 @@ class Command:
         try:
             values, words = parse(self.options, argv)
             if "help" in values:
-                shown = [(argument.key.upper(), argument.help) for argument in self.arguments]
+                shown = [(argument.shown, argument.help) for argument in self.arguments]
                 output.write(help_text(self._usage(), self.help, shown, self.options))
                 return 0
-            values |= self._placed(words)
+            return self.run(**values, **self._placed(words)) or 0
         except UsageError as error:
             output.usage_error(self._usage(), str(error))
             return 2
-        return self.run(**values) or 0
 
     def _usage(self) -> str:
-        names = [(a.key.upper() if a.default is None else f"[{a.key.upper()}]") for a in self.arguments]
+        names = [f"[{a.shown}]" if a.many or a.default is not None else a.shown for a in self.arguments]
         return " ".join([self.path, "[OPTIONS]", *names])
 
-    def _placed(self, words: Sequence[str]) -> dict[str, str]:
-        if more := words[len(self.arguments) :]:
-            raise UsageError(f"Got unexpected extra argument(s) ({' '.join(more)})")
-        values: dict[str, str] = {}
-        for argument, word in zip_longest(self.arguments, words):
-            value = argument.default if word is None else word
-            if value is None:
-                raise UsageError(f"Missing argument '{argument.key.upper()}'.")
-            values[argument.key] = value
+    def _placed(self, words: Sequence[str]) -> dict[str, Any]:
+        left = list(words)
+        values: dict[str, Any] = {}
+        for argument in self.arguments:
+            if argument.many:
+                values[argument.key], left = left, []
+            elif left:
+                values[argument.key] = left.pop(0)
+            elif argument.default is not None:
+                values[argument.key] = argument.default
+            else:
+                raise UsageError(f"Missing argument '{argument.name}'.")
+        if left:
+            raise UsageError(f"Got unexpected extra argument(s) ({' '.join(left)})")
         return values
 
 

@@ -3,86 +3,83 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import typer
 from traceflow_formats.errors import TraceflowError
 
 from . import output
-from .import_ import warning_line
-from .options import AsJson, StoreOption, open_store
-from .redaction import redaction_line
+from .arguments import Option, UsageError
+from .command import Argument, Command
+from .onetrial import AS_JSON, STORE
+from .opening import open_store
 
 if TYPE_CHECKING:
     from traceflow.export import Exported
     from traceflow.store import Manifest, Store
 
+__every_ = ["export"]
+
 _SUMS = "SHA256SUMS"
+_HELP = """Export jobs as .tar.gz that Harbor reads: the same bytes every time, on every machine.
+
+Every imported file comes out byte for byte. Added are agent/trajectory.json and agent/trace-parsed.jsonl where
+none was, agent/agent-home.json, and traceflow.json, which lists what was added. Several jobs go to one folder,
+with their digests in SHA256SUMS. With --verify FILE the exit code is 1 when the archive is not the store's.
+With --redact markers stand where secrets stood, files that cannot be rewritten are left out, and both are counted."""
+_ARGUMENTS = [Argument("JOB", "jobs", "The jobs: name, id, or the first 8 characters of it.", many=True)]
+_OPTIONS = [
+    Option(
+        ("--output", "-o"),
+        "out",
+        "The archive, a folder for it, or a URL. Default: <job>.tar.gz here; - is stdout.",
+        "PATH|URL",
+    ),
+    Option(("--all",), "every", "Every job of the store, into the folder that -o names."),
+    Option(("--original",), "original", "Exactly what was imported, without what an export adds."),
+    Option(("--redact",), "redact", "Replace secrets by markers. The store is not changed."),
+    Option(("--verify",), "verify", "Check this archive against the store; nothing is written.", "FILE"),
+    *(STORE, AS_JSON),
+]
 
 
-def export(
-    jobs: Annotated[
-        list[str] | None, typer.Argument(help="The jobs: name, id, or the first 8 characters of it.", metavar="JOB")
-    ] = None,
-    out: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="PATH|URL",
-            help="The archive, a folder for it, or a URL. Default: <job>.tar.gz here; - is stdout.",
-        ),
-    ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Every job of the store, into the folder that -o names.")] = False,
-    original: Annotated[
-        bool, typer.Option("--original", help="Exactly what was imported, without what an export adds.")
-    ] = False,
-    redact: Annotated[
-        bool, typer.Option("--redact", help="Replace secrets by markers. The store is not changed.")
-    ] = False,
-    verify: Annotated[
-        Path | None,
-        typer.Option("--verify", metavar="FILE", help="Check this archive against the store; nothing is written."),
-    ] = None,
-    store: StoreOption = None,
-    as_json: AsJson = False,
+def _run(
+    jobs: list[str],
+    out: str | None,
+    every: bool,
+    original: bool,
+    redact: bool,
+    verify: str | None,
+    store: str | None,
+    as_json: bool,
 ) -> int:
-    """Export jobs as .tar.gz that Harbor reads: the same bytes every time, on every machine.
-
-    Every imported file comes out byte for byte. Added are agent/trajectory.json and agent/trace-parsed.jsonl where
-    none was, agent/agent-home.json, and traceflow.json, which lists what was added. Several jobs go to one folder,
-    with their digests in SHA256SUMS. With --verify FILE the exit code is 1 when the archive is not the store's.
-    With --redact markers stand where secrets stood, files that cannot be rewritten are left out, and both are counted.
-    """
-    names = jobs or []
     if verify is not None:
-        if all_ or original or redact or out is not None or len(names) > 1:
-            raise typer.BadParameter("--verify takes one archive and at most one job")
-        return _verify(open_store(store), names, verify, as_json)
+        if every or original or redact or out is not None or len(jobs) > 1:
+            raise UsageError("Invalid value: --verify takes one archive and at most one job")
+        return _verify(open_store(store), jobs, verify, as_json)
     if redact and original:
-        raise typer.BadParameter("--original writes exactly what was imported, --redact changes it: say one of them")
-    if all_ == bool(names):
-        raise typer.BadParameter("name one job or several, or say --all")
+        raise UsageError(
+            "Invalid value: --original writes exactly what was imported, --redact changes it: say one of them"
+        )
+    if every == bool(jobs):
+        raise UsageError("Invalid value: name one job or several, or say --all")
     from traceflow.export.worker import hold_little
 
     hold_little()
     opened = open_store(store)
-    found = opened.jobs() if all_ else [opened.job(name) for name in dict.fromkeys(names)]
+    found = opened.jobs() if every else [opened.job(name) for name in dict.fromkeys(jobs)]
     found = list({job.job_id: job for job in found}.values())
     if out == "-":
         if len(found) != 1 or as_json:
-            raise typer.BadParameter("-o - writes one archive to stdout, where --json would print")
+            raise UsageError("Invalid value: -o - writes one archive to stdout, where --json would print")
         from traceflow.export import export_job
 
         done = export_job(opened, found[0], sys.stdout.buffer, original=original, redact=redact)
         _say(done, "stdout", output.note)
         return 0
-    several = all_ or len(found) > 1
+    several = every or len(found) > 1
     if several and out is None:
-        raise typer.BadParameter("say with -o which folder the archives go to")
+        raise UsageError("Invalid value: say with -o which folder the archives go to")
     written: list[tuple[str, Exported]] = []
     for job, target in _targets(found, out, several):
         written.append((target, _export(opened, job, target, original, redact)))
@@ -95,8 +92,14 @@ def export(
     return 0
 
 
+export = Command("traceflow export", _HELP, _run, _ARGUMENTS, _OPTIONS)
+
+
 def _targets(jobs: list[Manifest], out: str | None, several: bool) -> list[tuple[Manifest, str]]:
     """Where each job goes. Jobs of one name get the beginning of their ids behind it."""
+    from collections import Counter
+    from pathlib import Path
+
     from traceflow.archive.urls import is_url
     from traceflow.export import archive_name
     from traceflow.export.target import is_folder_url, join_url
@@ -126,19 +129,25 @@ def _export(store: Store, job: Manifest, target: str, original: bool, redact: bo
         return export_job(store, job, target, original=original, redact=redact, progress=lambda done: advance(0, ""))
 
 
-def _say(result: Exported, shown: str, say: Any) -> None:
+def _say(result: Exported, shown: str, say: Callable[[str], None]) -> None:
     written = result.written
     say(f"wrote {shown}: {written.members} members, {written.archive_bytes} bytes, {result.derived} file(s) added")
     say(f"sha256 {written.archive_sha256} archive ({written.encoder})")
     say(f"sha256 {written.tar_sha256} tar")
     if result.redacted is not None:
+        from .redaction import redaction_line
+
         say(redaction_line(result.redacted))
     for warning in result.warnings:
+        from .import_ import warning_line
+
         output.note(warning_line(warning))
 
 
 def _write_sums(out: str, written: list[tuple[str, Exported]]) -> None:
     """SHA256SUMS in the folder of the archives, as `sha256sum -c` reads it; the digest of each tar is a comment."""
+    from pathlib import Path
+
     from traceflow.archive.urls import is_url
     from traceflow.files import atomic_file
 
@@ -157,9 +166,15 @@ def _write_sums(out: str, written: list[tuple[str, Exported]]) -> None:
     write_whole(join_url(out, _SUMS), content)
 
 
-def _verify(store: Store, names: list[str], archive: Path, as_json: bool) -> int:
+def _verify(store: Store, names: list[str], file: str, as_json: bool) -> int:
+    from dataclasses import asdict
+    from pathlib import Path
+
     from traceflow.export import find_job, verify_archive
 
+    from .redaction import redaction_line
+
+    archive = Path(file)
     with output.progress(f"verifying {archive.name}"):
         job = store.job(names[0]) if names else find_job(store, archive)
         checked = verify_archive(store, job, archive)

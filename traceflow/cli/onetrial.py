@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AS_JSON", "JOB", "STORE", "TRIAL", "FoundTrial", "about_trial", "find_trial"]
 
-TRIAL = Argument("trial", "The trial: its name, its id, or the first 8 characters of it.")
+TRIAL = Argument("TRIAL", "trial", "The trial: its name, its id, or the first 8 characters of it.")
 JOB = Option(("--job", "-j"), "job", "The job it belongs to, where the name is not enough.", "JOB")
 AS_JSON = Option(("--json",), "as_json", "Print JSON: one object a line for lists, one document else.")
 

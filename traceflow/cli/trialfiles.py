@@ -48,7 +48,7 @@ def _status(trial: FoundTrial, as_json: bool) -> None:
 
 @about_trial(
     f"{_PATH} ls",
-    Argument("path", "The folder.", "/"),
+    Argument("PATH", "path", "The folder.", "/"),
     _limit("Entries of a page, at most 1000.", 500),
     _CURSOR,
     _SOURCE,
@@ -83,7 +83,7 @@ def _more(page: dict[str, Any]) -> None:
 
 @about_trial(
     f"{_PATH} cat",
-    Argument("path", "The file."),
+    Argument("PATH", "path", "The file."),
     Option(("--range",), "part", "bytes=a-b (both inclusive), bytes=a-, or bytes=-n for the last n.", "RANGE"),
     _SOURCE,
 )
@@ -108,7 +108,7 @@ def _cat(trial: FoundTrial, path: str, part: str | None, source: str | None, as_
 
 @about_trial(
     f"{_PATH} search",
-    Argument("query", "Text that a line holds; with --regex an RE2 pattern."),
+    Argument("QUERY", "query", "Text that a line holds; with --regex an RE2 pattern."),
     Option(("--path",), "path", "Only in this folder or file.", "PATH", default="/"),
     Option(("--regex",), "regex", "The query is a pattern."),
     _limit("At most so many hits, up to 1000.", 200),
@@ -152,7 +152,7 @@ def _changes(trial: FoundTrial, phase: str, limit: int, cursor: str | None, sour
 
 @about_trial(
     f"{_PATH} archive",
-    Argument("path", "The folder, or one file.", "/"),
+    Argument("PATH", "path", "The folder, or one file.", "/"),
     Option(("--output", "-o"), "out", "The .tar.gz, or a folder for it; - is stdout.", "PATH"),
     _SOURCE,
 )
@@ -184,7 +184,7 @@ files = Family(
 
 @about_trial(
     "traceflow trial logs",
-    Argument("stream", "Which log: agent, verifier or system."),
+    Argument("STREAM", "stream", "Which log: agent, verifier or system."),
     _limit("Lines of a page, at most 1000.", 1000),
     Option(("--cursor",), "cursor", "Only lines after this one.", "SEQ", number=True),
 )

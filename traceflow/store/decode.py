@@ -59,7 +59,10 @@ def decode_batch(batch: pa.RecordBatch | pa.Table) -> Iterable[TraceLine]:
         if values is None or values.null_count == batch.num_rows:
             columns.append([None] * batch.num_rows)
         else:
-            columns.append((values.cast(pa.int64()) if name == "timestamp" else values).to_pylist())
+            chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+            if name == "timestamp":  # as numbers; a cast would load all of Arrow's functions
+                chunks = [chunk.view(pa.int64()) for chunk in chunks]
+            columns.append([value for chunk in chunks for value in chunk.to_pylist()])
     return map(_line, zip(*columns, map(pieces_of, columns[_TEXT], columns[_PARTS]), strict=True))
 
 
