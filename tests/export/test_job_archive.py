@@ -19,6 +19,7 @@ import pytest
 
 from traceflow.export import export_job
 from traceflow.store import Manifest, Store
+from traceflow.store.testing import chunk, write_job
 
 _jobs = runpy.run_path(str(Path(__file__).with_name("export_jobs.py")))
 JOBS: list[Path] = _jobs["JOBS"]
@@ -96,6 +97,20 @@ def test_several_processes_write_what_one_writes(demo: tuple[Store, Manifest], t
     alone = export_job(*demo, tmp_path / "alone.tar.gz", workers=0)
     team = export_job(*demo, tmp_path / "team.tar.gz", workers=2)
     assert alone.written == team.written
+
+
+def test_trials_whose_names_begin_alike_keep_their_files_in_order(tmp_path: Path) -> None:
+    store = Store.open(str(tmp_path / "store"), create=True)
+    names = ["a", "a-b", "a.b", "a0", "b"]  # the files of `a` come after those of `a.b`
+    trials = [({"trial_id": f"id-{name}", "trial_name": name}, [chunk("agent", name)]) for name in names]
+    job = write_job(store, "near", trials)
+    made = [export_job(store, job, tmp_path / f"{n}.tar.gz", workers=n).written for n in (0, 2)]
+    assert made[0] == made[1]
+    members = members_of(tmp_path / "2.tar.gz")
+    assert list(members) == sorted(members, key=str.encode)
+    assert {path.partition("/")[0] for path in members} == {*names, "traceflow.json"}
+    for name in names:
+        assert name.encode() in members[f"{name}/agent/trace-parsed.jsonl"][1]
 
 
 @pytest.mark.parametrize(("name", "kind"), [("analyze-traj", "analysis"), ("check-ds", "check-result")])

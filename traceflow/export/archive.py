@@ -21,7 +21,7 @@ from ..mark import EXPORT_FORMAT, EXPORT_VERSION, MARK
 from ..store import FileRow, Manifest, PackReader, Store
 from .derive import Derived
 from .target import write_archive
-from .worker import derived_in_order
+from .worker import Trials, derived_in_order
 
 if TYPE_CHECKING:
     from ..redact.job import JobRedaction
@@ -137,8 +137,8 @@ def _is_taken(store: Store, job: Manifest) -> bool:
 
 def _derived(store: Store, job: Manifest, spool: Path, workers: int | None) -> Generator[Content, None, None]:
     """What is added, in order. Our record comes between two trials, and lists what all of them got."""
-    trials = sorted(store.trials(job), key=lambda trial: f"{trial['trial_name']}/".encode())
-    before = sum(f"{trial['trial_name']}/".encode() < MARK.encode() for trial in trials)
+    trials = Trials(store, job)
+    before = sum(f"{name}/".encode() < MARK.encode() for name in trials.names)
     added: list[Derived] = []
     with closing(derived_in_order(store, job, trials, spool, workers)) as results:
         for _, made in zip(range(before), results, strict=False):
@@ -158,7 +158,7 @@ def _derived(store: Store, job: Manifest, spool: Path, workers: int | None) -> G
     content = jsontext.pretty(record)
     file = spool / MARK
     file.write_bytes(content)
-    yield Derived(MARK, file, len(content), hashlib.sha256(content).hexdigest())
+    yield Derived(MARK, str(file), len(content), hashlib.sha256(content).hexdigest())
     yield from rest
 
 

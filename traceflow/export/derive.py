@@ -37,17 +37,22 @@ Events = Callable[[], Iterator[TraceLine]]  # the trace of the trial, from its b
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A file that an export adds: its path below the job, and where its content lies until it is written.
+    """A file that an export adds: its path below the job, and where its content lies until it is written, as text
+    since there are very many.
 
     One that is not `added` takes the place of a file that was imported: its redacted copy.
     """
 
     path: str
-    file: Path
+    place: str
     size: int
     sha256: str
     executable: bool = False
     added: bool = True
+
+    @property
+    def file(self) -> Path:
+        return Path(self.place)
 
     def chunks(self) -> Iterator[bytes]:
         with self.file.open("rb") as stream:
@@ -84,7 +89,7 @@ class Spool:
     def keep(self, path: str, draft: _Draft) -> None:
         """The draft is the content of the file at this path."""
         draft.close()
-        self.made.append(Derived(path, draft.file, draft.size, draft.digest.hexdigest()))
+        self.made.append(Derived(path, str(draft.file), draft.size, draft.digest.hexdigest()))
 
 
 class _Draft:

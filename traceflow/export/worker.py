@@ -22,15 +22,45 @@ from traceflow_formats import jsontext
 from traceflow_formats.errors import TraceflowError
 
 from ..store import FileTable, Manifest, PackReader, Store, TraceReader
+from ..store.reading import read_table
 from .derive import Derived, derive_trial, stated_rewards
 
-__all__ = ["Deriver", "derived_in_order", "hold_little"]
+__all__ = ["Deriver", "Trials", "derived_in_order", "hold_little"]
 
 _WORTH_IT = 20_000  # events of a job from which other processes are worth their start
 _SHARED = 500_000  # events of a job up to which this process does a share: beyond it a start is nothing, memory counts
 _BATCH = 4_000  # events that are given to one at a time: some row groups
+_ROWS = 64  # trials whose rows are made at once
 _RECORD_LIMIT = 64 << 20
 _COMMAND = "from traceflow.export.worker import serve; serve()"
+
+
+class Trials:
+    """The trials of a job in the order of their files: a row is made when it is asked for, some at a time.
+
+    A job may have very many, and each process of an export would hold all of them.
+    """
+
+    def __init__(self, store: Store, job: Manifest) -> None:
+        self._table = read_table(store.backend, job, "trials")
+        names = self._table.column("trial_name").to_pylist()
+        self._order = sorted(range(len(names)), key=lambda row: f"{names[row]}/".encode())
+        self._held: tuple[int, list[dict[str, Any]]] = -1, []
+        self.names = [names[row] for row in self._order]
+
+    def events(self) -> list[int]:
+        """How many events each has."""
+        counts = self._table.column("n_events").to_pylist()
+        return [counts[row] or 0 for row in self._order]
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        row = self._order[number]
+        first = row - row % _ROWS
+        held, rows = self._held
+        if held != first:
+            rows = self._table.slice(first, _ROWS).to_pylist()
+            self._held = first, rows
+        return rows[row - first]
 
 
 class Deriver:
@@ -70,7 +100,7 @@ class Deriver:
 
 
 def derived_in_order(
-    store: Store, job: Manifest, trials: list[dict[str, Any]], folder: Path, workers: int | None = None
+    store: Store, job: Manifest, trials: Trials, folder: Path, workers: int | None = None
 ) -> Generator[list[Derived], None, None]:
     """What an export adds to each trial, in the order of `trials`; several processes where it is worth it.
 
@@ -79,8 +109,8 @@ def derived_in_order(
     count = _how_many(store, job) if workers is None else workers
     if count < 2:
         with Deriver(store, job, folder) as deriver:
-            for number, trial in enumerate(trials):
-                yield deriver.trial(number, trial)
+            for number in range(len(trials.names)):
+                yield deriver.trial(number, trials[number])
         return
     with _Team(store, job, trials, folder, count) as team:
         yield from team.results()
@@ -97,7 +127,7 @@ def _how_many(store: Store, job: Manifest) -> int:
 class _Team:
     """Processes that derive batches of trials; results come in the order of the trials."""
 
-    def __init__(self, store: Store, job: Manifest, trials: list[dict[str, Any]], folder: Path, count: int) -> None:
+    def __init__(self, store: Store, job: Manifest, trials: Trials, folder: Path, count: int) -> None:
         self._store, self._job, self._folder = store, job, folder
         self._trials = trials
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="traceflow-derive")
@@ -111,9 +141,9 @@ class _Team:
     def __enter__(self) -> _Team:
         batch: list[int] = []
         events = 0
-        for number, trial in enumerate(self._trials):
+        for number, count in enumerate(self._trials.events()):
             batch.append(number)
-            events += trial["n_events"] or 0
+            events += count
             if events >= _BATCH or len(batch) >= 1000:
                 self._futures.append(self._pool.submit(self._derive, batch))
                 batch, events = [], 0
@@ -157,7 +187,7 @@ class _Team:
         if "error" in answer:
             error = answer["error"]
             raise TraceflowError(error["code"], error["message"], **error["details"])
-        return [[Derived(d["path"], Path(d["file"]), d["size"], d["sha256"]) for d in made] for made in answer["made"]]
+        return [[Derived(d["path"], d["file"], d["size"], d["sha256"]) for d in made] for made in answer["made"]]
 
     def _deriver(self) -> Deriver:
         """What this thread works with here."""
@@ -222,7 +252,7 @@ def serve() -> None:
     answers = sys.stdout.buffer
     store = Store.open(hello["store"])
     job = store.job(hello["job"])
-    trials = store.trials(job)
+    trials = Trials(store, job)
     with Deriver(store, job, Path(hello["folder"])) as deriver:
         answers.write(jsontext.dumps({"ready": job.revision}) + b"\n")
         answers.flush()
@@ -231,11 +261,9 @@ def serve() -> None:
             answers.flush()
 
 
-def _answer(deriver: Deriver, trials: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, Any]:
+def _answer(deriver: Deriver, trials: Trials, request: dict[str, Any]) -> dict[str, Any]:
     try:
         made = [deriver.trial(number, trials[number]) for number in request["trials"]]
     except TraceflowError as error:
         return {"error": {"code": error.code, "message": error.message, "details": error.details}}
-    return {
-        "made": [[{"path": d.path, "file": str(d.file), "size": d.size, "sha256": d.sha256} for d in m] for m in made]
-    }
+    return {"made": [[{"path": d.path, "file": d.place, "size": d.size, "sha256": d.sha256} for d in m] for m in made]}

@@ -151,7 +151,7 @@ class JobRedaction:
                 size += len(chunk)
         original = isinstance(item, FileRow)
         executable = isinstance(item, FileRow) and bool(item.mode & 0o100)
-        return Derived(item.path, file, size, digest.hexdigest(), executable=executable, added=not original)
+        return Derived(item.path, str(file), size, digest.hexdigest(), executable=executable, added=not original)
 
     # -- saying so ---------------------------------------------------------------------------------------------
 
