@@ -27,8 +27,6 @@ from traceflow_formats.errors import TraceflowError
 from traceflow.importer import import_job
 from traceflow.importer.workers import Workers, usable_cpus
 
-SIZE = int(os.environ.get("TRACEFLOW_TEST_TRIALS", "60"))
-
 
 def test_the_result_is_the_same_whatever_the_number_of_workers(tmp_path: Path) -> None:
     job = write_job_folder(tmp_path / "run", 40, turns=2)
@@ -149,22 +147,3 @@ def test_no_worker_outlives_an_import_that_is_ended(number: signal.Signals, tmp_
         time.sleep(0.05)
     assert store.job_ids() == []
     assert store.verify(contents=True).problems == []
-
-
-@pytest.mark.slow
-def test_many_trials_need_no_more_memory_than_few(tmp_path: Path) -> None:
-    """Memory of a process that imports: with five times the trials it grows by records alone."""
-    script = (
-        "import sys\nfrom pathlib import Path\nfrom traceflow.importer import import_job\n"
-        "from traceflow.store import Store\n"
-        "import_job(Store.open(sys.argv[2], create=True), Path(sys.argv[1]))\n"
-        "status = Path('/proc/self/status').read_text()  # ru_maxrss begins with the peak of the parent\n"
-        "print(int(status.split('VmHWM:')[1].split()[0]) // 1024)\n"
-    ).replace("\\\n", "\n")
-    used = []
-    for count in (SIZE, 5 * SIZE):
-        job = write_job_folder(tmp_path / f"run-{count}", count, turns=3)
-        command = [sys.executable, "-c", script, str(job), str(tmp_path / f"store-{count}")]
-        used.append(int(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
-    assert used[1] < used[0] + 20 + 0.02 * 4 * SIZE, f"MiB of memory: {used}"
-    assert used[1] < 300

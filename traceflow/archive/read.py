@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 from traceflow_formats.errors import TraceflowError
 
+from ..files import remove_tree
 from ..limits import Limits, format_size
 from .members import Member, MemberTable, Notes, Scan
 from .names import NameTree, bad_member, name_warnings, relative_name, shown
@@ -301,10 +302,10 @@ def _write_file(path: Path, member: Member, chunks: Iterator[bytes]) -> None:
 
 def _remove(target: Path, *, itself: bool) -> None:
     if itself:
-        shutil.rmtree(target, ignore_errors=True)
+        remove_tree(target)
         return
     for entry in target.iterdir():
         if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry, ignore_errors=True)
+            remove_tree(entry)
         else:
             entry.unlink(missing_ok=True)

@@ -19,6 +19,7 @@ from traceflow_formats.harbor.layout import job_root
 from ..archive import scan, unpack
 from ..archive.fetch import fetch
 from ..archive.urls import is_url, shown_url
+from ..files import remove_tree
 from ..limits import Limits, format_size
 from .tree import Tree, list_tree
 
@@ -52,6 +53,7 @@ def incoming(source: str | Path, limits: Limits, progress: Progress = lambda amo
         path, left_out = Path(source), {}
         if is_url(str(source)):
             spool = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="traceflow-fetch-")))
+            stack.callback(remove_tree, spool)
             fetched = fetch(str(source), spool, limits.within_disk(spool), progress=_FetchProgress(progress))
             path, left_out = fetched.path, {member.name: member.size for member in fetched.left_out}
         name = shown_url(str(source)) if is_url(str(source)) else str(path)
@@ -63,6 +65,7 @@ def incoming(source: str | Path, limits: Limits, progress: Progress = lambda amo
         if not path.is_file():
             raise TraceflowError("invalid_input", f"{path}: neither a folder nor an archive", path=str(path))
         spool = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="traceflow-import-")))
+        stack.callback(remove_tree, spool)
         yield _archive(path, source, spool, limits.within_disk(spool), progress)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,6 +46,7 @@ class JobWriter:
         self.revision = new_revision()
         self._backend = backend
         self._folder = revision_folder(job_id, self.revision)
+        self._create = functools.partial(_create, backend, self._folder)
         self._packs = PackWriter(self._create, pack_size)
         self._tables: dict[str, TableObject] = {}
         self._objects: list[StoredObject] = []
@@ -189,14 +191,14 @@ class JobWriter:
         except BaseException:
             self.abort()
             raise
-        self._open = False
+        self._close()
         return manifest
 
     def abort(self) -> None:
         """Remove what was written. Safe to call at any time; after a commit it does nothing."""
         if not self._open:
             return
-        self._open = False
+        self._close()
         for table in self._tables.values():
             table.drop()
         if self._grep is not None:
@@ -214,6 +216,12 @@ class JobWriter:
 
     # -- inside ------------------------------------------------------------------------------------------
 
+    def _close(self) -> None:
+        """No more is taken in. Nothing refers to the writer from inside any more: a cycle would keep its compressors,
+        some 3 MB, until a collector of cycles comes by."""
+        self._open = False
+        self._event_rows = RowBatches(_closed)
+
     def _begin(self) -> None:
         """Refuse what cannot end well, before anything is written."""
         if self._backend.exists(manifest_name(self.job_id)):
@@ -226,9 +234,6 @@ class JobWriter:
                 return manifest
             raise self._taken()
         return manifest
-
-    def _create(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]:
-        return self._backend.create(f"{self._folder}/{name}")
 
     def _committed(self) -> bool:
         """Whether the job is this attempt's: an interrupt or a lost answer may hit right after the commit."""
@@ -296,6 +301,14 @@ class JobWriter:
             f"job {self.job_id} is in the store already; delete it first to import it anew",
             existing_job_id=self.job_id,
         )
+
+
+def _create(backend: Backend, folder: str, name: str) -> contextlib.AbstractContextManager[BinaryIO]:
+    return backend.create(f"{folder}/{name}")
+
+
+def _closed(batch: pa.RecordBatch) -> None:
+    raise ValueError("the writer is closed")
 
 
 def _machine_error(error: OSError, job_id: str, url: str) -> TraceflowError:
