@@ -104,7 +104,9 @@ class Manifest:
             self._unread = None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Manifest) and self.to_bytes() == other.to_bytes()
+        if not isinstance(other, Manifest) or hash(self) != hash(other):
+            return False
+        return self is other or self.to_bytes() == other.to_bytes()
 
     def __hash__(self) -> int:
         return hash((self.job_id, self.revision))
