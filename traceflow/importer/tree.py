@@ -85,15 +85,17 @@ class Tree:
             descriptor = os.open(f"{self.root}/{entry.path}", os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
         except FileNotFoundError:
             raise changed(entry.path) from None
-        stream = os.fdopen(descriptor, "rb", buffering=_BUFFER if entry.size > _SMALL else 0)
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or (found.st_size, found.st_mtime_ns) != (entry.size, entry.mtime_ns):
-            stream.close()
-            raise changed(entry.path)
-        if entry.size > _SMALL:
-            return stream
-        with stream:
-            data = stream.read(entry.size + 1)
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or (found.st_size, found.st_mtime_ns) != (entry.size, entry.mtime_ns):
+                raise changed(entry.path)
+            if entry.size > _SMALL:
+                descriptor, opened = -1, descriptor
+                return os.fdopen(opened, "rb", buffering=_BUFFER)
+            data = os.read(descriptor, entry.size + 1)
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
         if len(data) != entry.size:
             raise changed(entry.path)
         return io.BytesIO(data)

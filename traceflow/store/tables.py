@@ -22,7 +22,7 @@ from traceflow_formats.text import clean_text, clean_value
 
 from .footers import MAGIC, WINDOW, Footer
 from .manifest import StoredObject
-from .schema import TABLES, arrow_schema, microseconds
+from .schema import TABLES, Column, arrow_schema, microseconds
 
 __all__ = ["GROUP_BYTES", "GROUP_ROWS", "JSON_COLUMNS", "Hashing", "TableWriter", "fit_row", "fit_value"]
 
@@ -253,27 +253,43 @@ def fit_row(table: str, row: Mapping[str, Any]) -> dict[str, Any]:
     time that is none) becomes null. Raises KeyError for a name that is no column, ValueError for a missing value
     that must not be null.
     """
-    columns = TABLES[table]
-    unknown = row.keys() - {c.name for c in columns}
-    if unknown:
-        raise KeyError(f"{table} has no column {', '.join(sorted(unknown))}")
-    out: dict[str, Any] = {}
-    for column in columns:
-        value = _fit(column.name, column.type, row.get(column.name))
-        if value is None and not column.null:
-            raise ValueError(f"{table}.{column.name} must not be null")
-        out[column.name] = value
+    rules, empty, needed = _rules(table)
+    if not row.keys() <= rules.keys():
+        raise KeyError(f"{table} has no column {', '.join(sorted(row.keys() - rules.keys()))}")
+    out = empty.copy()
+    for name, value in row.items():
+        if value is not None:
+            out[name] = rules[name](value)
+    for name in needed:
+        if out[name] is None:
+            raise ValueError(f"{table}.{name} must not be null")
     return out
 
 
-def _fit(name: str, kind: pa.DataType, value: Any) -> Any:
-    if value is None:
-        return None
-    if name in JSON_COLUMNS:
-        return jsontext.canonical(clean_value(value)[0]).decode() if value else None
-    if name == "rewards":
-        return [_reward(*pair) for pair in (value.items() if isinstance(value, Mapping) else value)]
-    return _rule(kind)(value)
+_Rule = Callable[[Any], Any]
+_known_rules: dict[str, tuple[tuple[Column, ...], tuple[dict[str, _Rule], dict[str, None], list[str]]]] = {}
+
+
+def _rules(table: str) -> tuple[dict[str, _Rule], dict[str, None], list[str]]:
+    """For each column of a table how a value is made to fit it; a row without values; what must not be null."""
+    columns = TABLES[table]
+    known = _known_rules.get(table)
+    if known is None or known[0] is not columns:
+        rules = {
+            c.name: _json if c.name in JSON_COLUMNS else _rewards if c.name == "rewards" else _rule(c.type)
+            for c in columns
+        }
+        found = rules, dict.fromkeys(rules), [c.name for c in columns if not c.null]
+        known = _known_rules[table] = columns, found
+    return known[1]
+
+
+def _json(value: Any) -> str | None:
+    return jsontext.canonical(clean_value(value)[0]).decode() if value else None
+
+
+def _rewards(value: Any) -> list[dict[str, Any]]:
+    return [_reward(*pair) for pair in (value.items() if isinstance(value, Mapping) else value)]
 
 
 def fit_value(kind: pa.DataType, value: Any) -> Any:
@@ -282,7 +298,7 @@ def fit_value(kind: pa.DataType, value: Any) -> Any:
 
 
 @functools.cache
-def _rule(kind: pa.DataType) -> Callable[[Any], Any]:
+def _rule(kind: pa.DataType) -> _Rule:
     """How a value, not null, is made to fit a type."""
     if pa.types.is_string(kind):
         return _text
