@@ -161,10 +161,10 @@ class Manifest:
     @classmethod
     def from_bytes(cls, data: bytes, job_id: str) -> Self:
         """Read a manifest; raises TraceflowError store_corrupt, or store_version for one of a later version."""
-        head, found, _ = data.partition(_RECORD)
-        later = bool(found) and data.endswith(b"}\n")
+        record = data.find(_RECORD)
+        later = record >= 0 and data.endswith(b"}\n")
         try:
-            value = json.loads(head + b"\n}" if later else data)
+            value = json.loads(data[:record] + b"\n}" if later else data)
             manifest = cls._from(value, job_id)
             manifest._unread = data
             if not later:
