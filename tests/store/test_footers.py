@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 
 from traceflow.store import tables
 from traceflow.store.footers import WINDOW
+from traceflow.store.grep_build import GrepIndexWriter
 from traceflow.store.tables import TableWriter
 
 
@@ -41,6 +43,21 @@ def test_the_file_is_the_one_of_a_single_writer(table: str, groups: int, monkeyp
     monkeypatch.setattr(tables, "WINDOW", 1 << 40)
     assert found == written(table, groups)[0]
     assert pq.ParquetFile(io.BytesIO(found)).metadata.num_row_groups == groups
+
+
+def test_what_parquet_says_of_a_window_is_let_go_of_at_once() -> None:
+    """Metadata of Arrow are large, and the command line looks for what refers to itself only now and then."""
+    index = GrepIndexWriter(io.BytesIO())
+    writer = TableWriter("events", io.BytesIO(), None, index.described)
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(2 * WINDOW + 1):
+            writer.add(batch_of("events", number, 1024))
+        writer.finish()
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 def test_a_table_that_is_dropped_amid_its_row_groups_writes_no_more() -> None:

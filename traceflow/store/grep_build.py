@@ -130,9 +130,11 @@ class GrepIndexWriter:
 
     def described(self, metadata: pq.FileMetaData) -> None:
         """Take in what Parquet says of the next row groups of events."""
-        places = {metadata.schema.column(n).path: n for n in range(metadata.num_columns)}
+        places: dict[str, int] = {}
         rows, *columns = self._numbers
         for group in map(metadata.row_group, range(metadata.num_row_groups)):
+            # not `metadata.schema`, which would hold the metadata as that holds it, and much memory with them
+            places = places or {group.column(n).path_in_schema: n for n in range(metadata.num_columns)}
             rows.append(group.num_rows)
             for number, name in enumerate(COLUMNS):
                 c = group.column(places[name])
