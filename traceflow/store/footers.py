@@ -11,7 +11,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 
-__all__ = ["MAGIC", "WINDOW", "Footer"]
+__all__ = ["MAGIC", "WINDOW", "Footer", "varint"]
 
 WINDOW = 16  # row groups
 MAGIC = b"PAR1"
@@ -25,7 +25,7 @@ class Footer:
     def __init__(self, empty: bytes, columns: int) -> None:
         self._head, _, self._tail = empty.partition(_NO_ROWS)
         self.joins = empty.count(_NO_ROWS) == 1  # whether footers can be taken apart
-        self._begin = b"\x19\xfc" + _varint(columns) + b"\x26"  # how a row group of 15 columns or more begins
+        self._begin = b"\x19\xfc" + varint(columns) + b"\x26"  # how a row group of 15 columns or more begins
         self._rows = self._groups = 0
         self._parts: list[bytes] = []
 
@@ -69,16 +69,17 @@ class Footer:
 
 
 def _counts(rows: int, groups: int) -> bytes:
-    listed = bytes([groups << 4 | 12]) if groups < 15 else b"\xfc" + _varint(groups)
-    return b"\x16" + _varint(2 * rows) + b"\x19" + listed
+    listed = bytes([groups << 4 | 12]) if groups < 15 else b"\xfc" + varint(groups)
+    return b"\x16" + varint(2 * rows) + b"\x19" + listed
 
 
 def _ordinal(number: int) -> bytes:
     """The number of a row group, its last field, and the end of it."""
-    return b"\x14" + _varint(2 * number) + b"\0"
+    return b"\x14" + varint(2 * number) + b"\0"
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """A number as Thrift's compact protocol writes it."""
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)

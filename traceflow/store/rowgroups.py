@@ -14,10 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from .footers import MAGIC, varint
+
 __all__ = ["RowGroups"]
 
 _WINDOW = 128  # row groups
-_MAGIC = b"PAR1"
 _LIST_OF_STRUCTS = b"\x19\xfc"  # in Thrift's compact protocol: the next field is a list of 15 structs or more
 _FILE_OFFSET = b"\x26"  # the first field of a column chunk, and so of a row group's list of them
 
@@ -75,17 +76,17 @@ def _parts(stream: Any, columns: int) -> list[bytes]:
     stream.seek(max(0, size - 8))
     end = stream.read(8)
     length = int.from_bytes(end[:4], "little")
-    if end[4:] != _MAGIC or not 0 < length <= size - 12:
+    if end[4:] != MAGIC or not 0 < length <= size - 12:
         return []
     stream.seek(size - 8 - length)
     footer = stream.read(length)
-    mark = _LIST_OF_STRUCTS + _varint(columns) + _FILE_OFFSET
+    mark = _LIST_OF_STRUCTS + varint(columns) + _FILE_OFFSET
     starts = []
     at = footer.find(mark)
     while at >= 0:
         starts.append(at)
         at = footer.find(mark, at + len(mark))
-    listed = _LIST_OF_STRUCTS + _varint(len(starts))
+    listed = _LIST_OF_STRUCTS + varint(len(starts))
     if len(starts) <= _WINDOW or not footer[: starts[0]].endswith(listed):
         return []
     head = footer[: starts[0] - len(listed)]
@@ -94,20 +95,11 @@ def _parts(stream: Any, columns: int) -> list[bytes]:
     for first in range(0, len(starts), _WINDOW):
         last = min(first + _WINDOW, len(starts)) - 1
         count = last - first + 1
-        header = b"\x19" + (bytes([count << 4 | 12]) if count < 15 else b"\xfc" + _varint(count))
+        header = b"\x19" + (bytes([count << 4 | 12]) if count < 15 else b"\xfc" + varint(count))
         rest = b"" if last == len(starts) - 1 else b"\0"  # what follows the row groups; the end of the struct
         part = head + header + footer[starts[first] : ends[last]] + rest
-        found.append(_MAGIC + part + len(part).to_bytes(4, "little") + _MAGIC)
+        found.append(MAGIC + part + len(part).to_bytes(4, "little") + MAGIC)
     with contextlib.suppress(pa.ArrowInvalid, OSError):
         pq.read_metadata(pa.BufferReader(found[-1]))
         return found
     return []
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
