@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from traceflow.export import Exported
     from traceflow.store import Manifest, Store
 
-__every_ = ["export"]
+__all__ = ["export"]
 
 _SUMS = "SHA256SUMS"
 _HELP = """Export jobs as .tar.gz that Harbor reads: the same bytes every time, on every machine.

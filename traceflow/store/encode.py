@@ -293,22 +293,15 @@ def _usage(row: _Row, usage: Any, _: _Pieces) -> Any:
     return out
 
 
-def _scope(row: _Row, scope: Any, _: _Pieces) -> Any:
-    if scope.__class__ is str:
-        row[at.SCOPE] = scope
-    return scope
+def _also(column: int, kind: type) -> Callable[[_Row, Any, _Pieces], Any]:
+    """For what fills a column and stays in `rest` all the same."""
 
+    def fill(row: _Row, value: Any, _: _Pieces) -> Any:
+        if value.__class__ is kind:
+            row[column] = value
+        return value
 
-def _source(row: _Row, source: Any, _: _Pieces) -> Any:
-    if source.__class__ is str:
-        row[at.USAGE_SOURCE] = source
-    return source
-
-
-def _fatal(row: _Row, fatal: Any, _: _Pieces) -> Any:
-    if fatal.__class__ is bool:
-        row[at.FATAL] = fatal
-    return fatal
+    return fill
 
 
 def _message(row: _Row, message: Any, pieces: _Pieces) -> Any:
@@ -360,10 +353,10 @@ _UPDATE: dict[str, Any] = {
     "locations": _known,
     "rawOutput": _known,
     "entries": _entries,
-    "scope": _scope,
-    "source": _source,
+    "scope": _also(at.SCOPE, str),
+    "source": _also(at.USAGE_SOURCE, str),
     "message": _message,
-    "fatal": _fatal,
+    "fatal": _also(at.FATAL, bool),
 }
 
 
