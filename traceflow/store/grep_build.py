@@ -17,11 +17,11 @@ from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import zstandard
 
 from .backend import Backend
+from .compute import InversePermutationOptions, call
 from .grams import BUCKET_BITS, BUCKETS, FACTOR, GRAM, MIX, MIX_SHIFT, buckets, fold
 from .grep_index import COLUMNS, FRAME_BUCKETS, MAGIC, NAME, SEGMENT_BLOCKS, VERSION
 from .manifest import Manifest, StoredObject
@@ -37,7 +37,7 @@ _LEVEL = 3
 _COUNTED = 128  # blocks that are counted together
 _SPREAD = pa.array([sum((byte >> bit & 1) << 8 * bit for bit in range(8)) for byte in range(256)], pa.uint64())
 _TRIAL = ("trial_id", "trial_name", "task_name", "agent", "model", "event_offset", "n_events")
-_OPTIONS = pc.InversePermutationOptions(max_index=BUCKETS - 1, output_type=pa.int32())
+_OPTIONS = InversePermutationOptions(max_index=BUCKETS - 1, output_type=pa.int32())
 
 
 def block_grams(chunks: Iterable[pa.Array]) -> bytes:
@@ -71,14 +71,14 @@ def _grams(data: bytes) -> bytes:
         count = (len(data) - start) // GRAM & ~1  # two words at a time where that is the same
         if count > 0:
             words = pa.Array.from_buffers(pa.uint32(), count, [None, buffer.slice(start, count * GRAM)])
-            product = pc.multiply(words, _uint(FACTOR))
-            shifted = pc.shift_right(product, _uint(MIX_SHIFT))
-            mixed = pc.bit_wise_xor(_viewed(product, pa.uint64()), _viewed(shifted, pa.uint64()))
-            product = pc.multiply(_viewed(mixed, pa.uint32()), _uint(MIX))
-            hashes.append(pc.shift_right(product, _uint(32 - BUCKET_BITS)).view(pa.int32()))
+            product = call("multiply", [words, _uint(FACTOR)])
+            shifted = call("shift_right", [product, _uint(MIX_SHIFT)])
+            mixed = call("bit_wise_xor", [_viewed(product, pa.uint64()), _viewed(shifted, pa.uint64())])
+            product = call("multiply", [_viewed(mixed, pa.uint32()), _uint(MIX)])
+            hashes.append(call("shift_right", [product, _uint(32 - BUCKET_BITS)]).view(pa.int32()))
     found = bytearray(_BITMAP)
     if hashes:
-        scattered = pc.call_function("inverse_permutation", [pa.chunked_array(hashes)], _OPTIONS).combine_chunks()
+        scattered = call("inverse_permutation", [pa.chunked_array(hashes)], _OPTIONS).combine_chunks()
         if not scattered.null_count:
             return _ALL
         found[:] = memoryview(scattered.buffers()[0])[:_BITMAP]
@@ -243,24 +243,28 @@ def _by_bucket(bitmaps: list[bytes], first: int) -> memoryview:
     counts: list[pa.Array] = []  # how many of so many blocks have it: no byte runs over
     start, size = first // 8, _TURNED // 8
     for number, bitmap in enumerate(bitmaps):
-        bits = _SPREAD.take(pa.Array.from_buffers(pa.uint8(), size, [None, pa.py_buffer(bitmap).slice(start, size)]))
+        part = pa.Array.from_buffers(pa.uint8(), size, [None, pa.py_buffer(bitmap).slice(start, size)])
+        bits = call("array_take", [_SPREAD, part])
         if number % _COUNTED:
-            counts[-1] = pc.add(counts[-1], bits)
+            counts[-1] = call("add", [counts[-1], bits])
         else:
             counts.append(bits)
         if number % 8:
-            groups[-1] = pc.bit_wise_or(groups[-1], pc.shift_left(bits, pa.scalar(number % 8, pa.uint64())))
+            shifted = call("shift_left", [bits, pa.scalar(number % 8, pa.uint64())])
+            groups[-1] = call("bit_wise_or", [groups[-1], shifted])
         else:
             groups.append(bits)
     count = _viewed(counts[0], pa.uint8())
     for more in counts[1:]:
-        count = pc.add(count, _viewed(more, pa.uint8()))  # of 256 blocks all is 0, and their bits are full without it
+        count = call(
+            "add", [count, _viewed(more, pa.uint8())]
+        )  # of 256 blocks all is 0, and their bits are full without it
     least = len(bitmaps) * 15 // 16
     nearly = bytes(count.buffers()[1][:_TURNED]).translate(bytes(least + 1) + b"\xff" * (255 - least))
     full = pa.Array.from_buffers(pa.uint64(), size, [None, pa.py_buffer(nearly)])
     out = bytearray(_TURNED * len(groups))
     for number, group in enumerate(groups):
-        out[number :: len(groups)] = memoryview(pc.bit_wise_or(group, full).buffers()[1])[:_TURNED]
+        out[number :: len(groups)] = memoryview(call("bit_wise_or", [group, full]).buffers()[1])[:_TURNED]
     return memoryview(out)
 
 
