@@ -16,7 +16,7 @@ from traceflow_formats.trace import Event, TraceLine
 
 from traceflow.store import EventEncoder, Manifest, Store
 from traceflow.store.encoder import RowBatches
-from traceflow.store.schema import TABLES, arrow_schema
+from traceflow.store.schema import EVENTS, TABLES, arrow_schema
 from traceflow.store.tables import fit_row
 from traceflow.store.testing import call, chunk, error, prompt, result, usage, write_job
 
@@ -130,7 +130,7 @@ def test_rows_made_in_another_process_give_the_same_table(store: Store) -> None:
 
 def test_events_lie_in_row_groups_of_1024_with_plain_text_in_one_page(tmp_path: Path) -> None:
     store = Store.open(str(tmp_path / "s"), create=True)
-    job = write_job(store, JOB, [({"trial_id": f"t{n}"}, many(500)) for n in range(5)])
+    job = write_job(store, JOB, [({"trial_id": f"t{n}"}, many(500)) for n in range(5)], {"t0/a": b"a"})
     file = pq.ParquetFile(tmp_path / "s" / job.path("events.parquet"))
     assert [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)] == [1024, 1024, 452]
     assert file.schema_arrow.equals(arrow_schema("events"), check_metadata=False)
@@ -141,6 +141,13 @@ def test_events_lie_in_row_groups_of_1024_with_plain_text_in_one_page(tmp_path: 
         column = file.metadata.row_group(number).column(leaf)
         assert not column.has_dictionary_page
         assert column.compression == "ZSTD"
+    columns = [file.metadata.row_group(0).column(n) for n in range(file.metadata.num_columns)]
+    small = [column for column in columns if column.compression != "ZSTD"]
+    assert {column.path_in_schema for column in small} == {column.name for column in EVENTS if not column.packed}
+    assert all(column.total_compressed_size < 1000 for column in small)
+    for table in ("trials", "files"):
+        group = pq.ParquetFile(tmp_path / "s" / job.path(f"{table}.parquet")).metadata.row_group(0)
+        assert {group.column(n).compression for n in range(group.num_columns)} == {"ZSTD"}
 
 
 def test_large_events_end_a_row_group_early(tmp_path: Path) -> None:

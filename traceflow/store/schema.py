@@ -32,7 +32,8 @@ _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999  # what readers
 class Column:
     """One column: its Arrow type, what it means, whether it may be null, and the version that brought it.
 
-    `dictionary` is for columns with few values, `statistics` for those that a scan can skip row groups by.
+    `dictionary` is for columns with few values, `statistics` for those that a scan can skip row groups by. A column
+    that is not `packed` is so small, as it is written, that compressing it takes more time than it saves room.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Column:
     since: int = 1
     dictionary: bool = False
     statistics: bool = False
+    packed: bool = True
 
 
 _STR = pa.string()
@@ -58,8 +60,8 @@ def _key(name: str, doc: str) -> Column:
     return Column(name, _STR, doc, null=False, dictionary=True, statistics=True)
 
 
-def _few(name: str, doc: str, null: bool = True) -> Column:
-    return Column(name, _STR, doc, null=null, dictionary=True, statistics=True)
+def _few(name: str, doc: str, null: bool = True, packed: bool = True) -> Column:
+    return Column(name, _STR, doc, null=null, dictionary=True, statistics=True, packed=packed)
 
 
 TRIALS = (
@@ -132,23 +134,23 @@ TRIALS = (
 )
 
 EVENTS = (
-    _key("job_id", "the job"),
-    Column("trial_id", _STR, "the trial", null=False, dictionary=True, statistics=True),
+    Column("job_id", _STR, "the job", null=False, dictionary=True, statistics=True, packed=False),
+    Column("trial_id", _STR, "the trial", null=False, dictionary=True, statistics=True, packed=False),
     Column("seq", _INT, "position in the trace, from 0; gateway usage from 1,000,000,000", null=False, statistics=True),
     _few("type", "prompt, user_message_chunk, ...: a type of the parsed trace", null=False),
     Column("timestamp", _TIME, "the source's clock", statistics=True),
-    _few("session_id", "the session, as the event names it"),
+    _few("session_id", "the session, as the event names it", packed=False),
     _few("agent_id", "the subagent whose event it is; null for the main agent"),
-    _few("parent_tool_call_id", "the call that spawned the subagent"),
+    _few("parent_tool_call_id", "the call that spawned the subagent", packed=False),
     Column("step_id", _INT, "the step of the agent's trajectory, from 1; null for what is in no step"),
-    _few("step_name", "the step of a multi-step trial"),
+    _few("step_name", "the step of a multi-step trial", packed=False),
     Column("message_id", _STR, "the model call, unique within session and agent", dictionary=True),
-    _few("model", "the model that the event names"),
+    _few("model", "the model that the event names", packed=False),
     Column("tool_call_id", _STR, "the tool call, unique within the agent in most traces", dictionary=True),
     Column("call_seq", _INT, "the same for a call and its results: the position of the first of them"),
     _few("tool_name", "the harness's own name of the tool"),
-    _few("kind", "read, edit, delete, move, search, execute, think, fetch, switch_mode, other"),
-    _few("status", "pending, in_progress, completed, failed"),
+    _few("kind", "read, edit, delete, move, search, execute, think, fetch, switch_mode, other", packed=False),
+    _few("status", "pending, in_progress, completed, failed", packed=False),
     Column("title", _STR, "what a viewer shows for the call, cut to 256 characters"),
     Column(
         "text",
@@ -162,19 +164,24 @@ EVENTS = (
     ),
     Column("exit_code", _INT, "exit code of a command"),
     Column("duration_ms", _NUM, "milliseconds that the source states"),
-    Column("scope", _STR, "usage: call or run", dictionary=True),
-    Column("usage_source", _STR, "usage: gateway where it was measured there", dictionary=True),
+    Column("scope", _STR, "usage: call or run", dictionary=True, packed=False),
+    Column("usage_source", _STR, "usage: gateway where it was measured there", dictionary=True, packed=False),
     Column("prompt_tokens", _INT, "usage: prompt tokens with cache reads and writes"),
     Column("completion_tokens", _INT, "usage: completion tokens with reasoning"),
     Column("cached_tokens", _INT, "usage: prompt tokens read from cache"),
     Column("cost_usd", _NUM, "usage: what the source states"),
-    Column("fatal", _BOOL, "error: whether it ended the run"),
-    Column("delta", _BOOL, "true for a chunk that continues the text before it; others stand apart"),
-    Column("injected", _STR, "kind of a text that the harness put in, not a person", dictionary=True),
-    Column("compaction", _BOOL, "true for a summary that replaces the history, and for the call that wrote it"),
-    Column("abandoned", _BOOL, "true for what was withdrawn from the history"),
-    Column("copied", _BOOL, "true for a copy of another session's history"),
-    Column("retried", _BOOL, "true for a failed attempt that was tried again"),
+    Column("fatal", _BOOL, "error: whether it ended the run", packed=False),
+    Column("delta", _BOOL, "true for a chunk that continues the text before it; others stand apart", packed=False),
+    Column("injected", _STR, "kind of a text that the harness put in, not a person", dictionary=True, packed=False),
+    Column(
+        "compaction",
+        _BOOL,
+        "true for a summary that replaces the history, and for the call that wrote it",
+        packed=False,
+    ),
+    Column("abandoned", _BOOL, "true for what was withdrawn from the history", packed=False),
+    Column("copied", _BOOL, "true for a copy of another session's history", packed=False),
+    Column("retried", _BOOL, "true for a failed attempt that was tried again", packed=False),
     Column(
         "rest",
         _STR,

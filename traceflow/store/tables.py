@@ -10,7 +10,7 @@ import contextlib
 import functools
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Any, BinaryIO
@@ -156,8 +156,8 @@ def _parquet_writer(table: str, sink: pa.NativeFile, metadata: list[pq.FileMetaD
     return pq.ParquetWriter(
         sink,
         arrow_schema(table),
-        compression="zstd",
-        compression_level=3,
+        compression={leaf: "zstd" if c.packed else "none" for c in columns for leaf in _leaves(c.name, c.type)},
+        compression_level={leaf: 3 for c in columns if c.packed for leaf in _leaves(c.name, c.type)},
         version="2.6",
         data_page_version="1.0",
         data_page_size=1 << 30,  # one page per column and row group
@@ -169,6 +169,18 @@ def _parquet_writer(table: str, sink: pa.NativeFile, metadata: list[pq.FileMetaD
         store_schema=False,
         metadata_collector=metadata,
     )
+
+
+def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
+    """The names that Parquet has for a column of this type."""
+    if pa.types.is_list(kind):
+        yield from _leaves(f"{path}.list.{kind.value_field.name}", kind.value_type)
+    elif pa.types.is_struct(kind):
+        for number in range(kind.num_fields):
+            field = kind.field(number)
+            yield from _leaves(f"{path}.{field.name}", field.type)
+    else:
+        yield path
 
 
 @functools.cache
