@@ -6,11 +6,12 @@ need inside their functions, so that `--help` costs little.
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 
 from traceflow_formats.errors import TraceflowError
+
+from traceflow.collecting import CollectingSeldom
 
 __all__ = ["run"]
 
@@ -24,9 +25,9 @@ def run(argv: list[str]) -> int:
     """Run one command line and return the exit code."""
     from . import output
 
-    gc.set_threshold(100_000, 20, 20)  # events are trees that die young: looking for cycles among them finds none
     try:
-        result = _command(argv)
+        with CollectingSeldom():
+            result = _command(argv)
         sys.stdout.flush()
         if result == _INTERRUPT_CODE:  # what the option parser makes of an interrupt
             output.note(_INTERRUPTED)

@@ -19,6 +19,7 @@ from traceflow_formats.errors import TraceflowError
 from traceflow_formats.harbor import JobRecord, read_job, reported_totals, totals_differ
 from traceflow_formats.harbor.layout import place_of
 
+from ..collecting import CollectingSeldom
 from ..limits import Limits
 from ..mark import MARK, redacted_id
 from ..store import JobWriter, Manifest, Store
@@ -60,7 +61,7 @@ def import_job(
     `replace`), store_conflict, dataset_not_found, dataset_version_not_found, io_error.
     """
     bounds = limits or Limits()
-    with incoming(source, bounds, progress) as found:
+    with CollectingSeldom(), incoming(source, bounds, progress) as found:
         job = _read_job(found.tree, bounds)
         warnings = Warnings()
         warnings.take(found.warnings)
