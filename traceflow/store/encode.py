@@ -29,6 +29,7 @@ _INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
 _KNOWN = frozenset(TYPES)
 _FEW = 16  # pieces that are compared one by one; a text is hashed only where there are more
 _FACTS = frozenset({"timestamp", "extra", "_prompt"})  # they are no text, or it has been cut out
+_NESTED = frozenset({dict, list})
 _Row = list[Any]
 _dumps = orjson.dumps
 
@@ -38,14 +39,17 @@ def _columns(names: dict[str, str]) -> dict[str, tuple[int, orjson.Fragment]]:
     return {key: (getattr(at, name.upper()), _FRAGMENTS[name]) for key, name in names.items()}
 
 
-_TOP = _columns(
-    {
-        "sessionId": "session_id",
-        "model": "model",
-        "messageId": "message_id",
-        "parentToolCallId": "parent_tool_call_id",
-    }
-)
+_TOP = [
+    (key, *lies)
+    for key, lies in _columns(
+        {
+            "sessionId": "session_id",
+            "model": "model",
+            "messageId": "message_id",
+            "parentToolCallId": "parent_tool_call_id",
+        }
+    ).items()
+]
 _TOKENS = _columns(
     {"promptTokens": "prompt_tokens", "completionTokens": "completion_tokens", "cachedTokens": "cached_tokens"}
 )
@@ -75,7 +79,10 @@ class _Pieces(list[str]):
         """The mark of this string in `rest`; the string becomes a piece if it is none yet."""
         if not text:
             return text
-        number = self.number(text) if self else None
+        if not self:
+            self.append(text)
+            return _FIRST_PIECE
+        number = self.number(text)
         if number is None:
             number = len(self)
             self.append(text)
@@ -97,6 +104,9 @@ class _Pieces(list[str]):
 @lru_cache(maxsize=256)
 def _piece(number: int) -> orjson.Fragment:
     return orjson.Fragment(f"{PIECE_STRING}{number}{PIECE_STRING}".encode())
+
+
+_FIRST_PIECE = _piece(0)
 
 
 def encode(event: Event | TraceLine, seq: int, new: list[Any] = NEW_ROW) -> list[Any]:
@@ -121,7 +131,7 @@ def _encode(kind: str, data: dict[str, Any], seq: int, row: _Row) -> _Row:
     row[at.TYPE] = kind
     pieces = _Pieces()
     out = data.copy()
-    for key, (column, mark) in _TOP.items():
+    for key, column, mark in _TOP:
         value = data.get(key)
         if value.__class__ is str:
             row[column] = value
@@ -148,13 +158,12 @@ def _encode(kind: str, data: dict[str, Any], seq: int, row: _Row) -> _Row:
     row[at.REST] = _dumps(out).decode()
     if pieces:
         if len(pieces) == 1:
-            text = pieces[0]
+            row[at.TEXT] = pieces[0]  # where it has surrogates they are mended with the column
         else:
-            text = "\n".join(pieces)
+            row[at.TEXT] = text = "\n".join(pieces)
             row[at.TEXT_PARTS] = list(accumulate([len(piece) + 1 for piece in pieces[:-1]]))
-        if not text.isascii():
-            text.encode()  # refuses surrogates
-        row[at.TEXT] = text
+            if not text.isascii():
+                text.encode()  # refuses surrogates: mended pieces may be shorter
     return row
 
 
@@ -326,7 +335,14 @@ def _content(value: Any, pieces: _Pieces) -> Any:
         return [_content(item, pieces) for item in value]
     if value.__class__ is not dict:
         return value
-    out = dict(value)
+    out = value.copy()
+    if len(value) == 2 and "type" in value:  # most blocks are a text
+        if (text := value.get("text")).__class__ is str:
+            out["text"] = pieces.cut(text)
+            return out
+        if (inner := value.get("content")).__class__ is dict:
+            out["content"] = _content(inner, pieces)
+            return out
     for key, item in value.items():
         if key == "type":
             continue
@@ -363,9 +379,15 @@ _UPDATE: dict[str, Any] = {
 def _cut_all(value: Any, cut: Callable[[str], Any]) -> Any:
     kind = value.__class__
     if kind is dict:
-        return {key: cut(item) if item.__class__ is str else _cut_all(item, cut) for key, item in value.items()}
+        return {
+            key: cut(item) if item.__class__ is str else _cut_all(item, cut) if item.__class__ in _NESTED else item
+            for key, item in value.items()
+        }
     if kind is list:
-        return [cut(item) if item.__class__ is str else _cut_all(item, cut) for item in value]
+        return [
+            cut(item) if item.__class__ is str else _cut_all(item, cut) if item.__class__ in _NESTED else item
+            for item in value
+        ]
     return cut(value) if kind is str else value
 
 
