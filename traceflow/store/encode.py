@@ -27,6 +27,7 @@ _TIMESTAMP, _DURATION, _INPUT, _PIECE = (orjson.Fragment(mark.encode()) for mark
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
 _KNOWN = frozenset(TYPES)
+_CHUNKS = frozenset({"user_message_chunk", "agent_message_chunk", "agent_thought_chunk"})
 _FEW = 16  # pieces that are compared one by one; a text is hashed only where there are more
 _FACTS = frozenset({"timestamp", "extra", "_prompt"})  # they are no text, or it has been cut out
 _NESTED = frozenset({dict, list})
@@ -129,7 +130,6 @@ def encode(event: Event | TraceLine, seq: int, new: list[Any] = NEW_ROW) -> list
 def _encode(kind: str, data: dict[str, Any], seq: int, row: _Row) -> _Row:
     row[at.SEQ] = seq
     row[at.TYPE] = kind
-    pieces = _Pieces()
     out = data.copy()
     for key, column, mark in _TOP:
         value = data.get(key)
@@ -142,6 +142,20 @@ def _encode(kind: str, data: dict[str, Any], seq: int, row: _Row) -> _Row:
     if extra.__class__ is dict and not _EXTRA.isdisjoint(extra):
         out["extra"] = _extra(row, extra)
     update, prompt = data.get("update"), data.get("_prompt")
+    if row[at.AGENT_ID] is None:
+        row[at.AGENT_ID] = row[at.PARENT_TOOL_CALL_ID]
+    if kind in _CHUNKS and prompt is None and update.__class__ is dict and len(update) == 2:
+        content = update.get("content")
+        if content.__class__ is dict and len(content) == 2 and "type" in content and "sessionUpdate" in update:
+            text = content.get("text")
+            if text.__class__ is str and text:  # most chunks are just that
+                row[at.TEXT] = text
+                out["update"] = update = update.copy()
+                update["content"] = content = content.copy()
+                content["text"] = _FIRST_PIECE
+                row[at.REST] = _dumps(out).decode()
+                return row
+    pieces = _Pieces()
     if kind in _KNOWN:
         if update.__class__ is dict:
             out["update"] = _update(row, update, pieces)  # before the prompt: pieces of an input are the first
@@ -153,8 +167,6 @@ def _encode(kind: str, data: dict[str, Any], seq: int, row: _Row) -> _Row:
                 out[key] = _cut_all(value, pieces.cut)
     if prompt.__class__ is dict and prompt.get("text").__class__ is str:
         out["_prompt"] = {**prompt, "text": pieces.cut(prompt["text"])}
-    if row[at.AGENT_ID] is None:
-        row[at.AGENT_ID] = row[at.PARENT_TOOL_CALL_ID]
     row[at.REST] = _dumps(out).decode()
     if pieces:
         if len(pieces) == 1:
