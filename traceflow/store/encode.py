@@ -40,17 +40,9 @@ def _columns(names: dict[str, str]) -> dict[str, tuple[int, orjson.Fragment]]:
     return {key: (getattr(at, name.upper()), _FRAGMENTS[name]) for key, name in names.items()}
 
 
-_TOP = [
-    (key, *lies)
-    for key, lies in _columns(
-        {
-            "sessionId": "session_id",
-            "model": "model",
-            "messageId": "message_id",
-            "parentToolCallId": "parent_tool_call_id",
-        }
-    ).items()
-]
+_SESSION_ID, _MODEL, _MESSAGE_ID, _PARENT_TOOL_CALL_ID = (
+    _FRAGMENTS[name] for name in ("session_id", "model", "message_id", "parent_tool_call_id")
+)
 _TOKENS = _columns(
     {"promptTokens": "prompt_tokens", "completionTokens": "completion_tokens", "cachedTokens": "cached_tokens"}
 )
@@ -131,11 +123,14 @@ def _encode(kind: str, data: dict[str, Any], seq: int, row: _Row) -> _Row:
     row[at.SEQ] = seq
     row[at.TYPE] = kind
     out = data.copy()
-    for key, column, mark in _TOP:
-        value = data.get(key)
-        if value.__class__ is str:
-            row[column] = value
-            out[key] = mark
+    if (name := data.get("sessionId")).__class__ is str:  # one after the other: a loop is a third slower
+        row[at.SESSION_ID], out["sessionId"] = name, _SESSION_ID
+    if (name := data.get("model")).__class__ is str:
+        row[at.MODEL], out["model"] = name, _MODEL
+    if (name := data.get("messageId")).__class__ is str:
+        row[at.MESSAGE_ID], out["messageId"] = name, _MESSAGE_ID
+    if (name := data.get("parentToolCallId")).__class__ is str:
+        row[at.PARENT_TOOL_CALL_ID], out["parentToolCallId"] = name, _PARENT_TOOL_CALL_ID
     time, extra = data.get("timestamp"), data.get("extra")
     if time.__class__ is str:
         row[at.TIMESTAMP], out["timestamp"] = _timestamp(time) if len(time) < _LONG else (microseconds(time), time)

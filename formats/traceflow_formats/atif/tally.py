@@ -30,7 +30,7 @@ def as_metrics(usage: Any) -> dict[str, Any]:
                 out[field] = count
         elif count.__class__ is float and count.is_integer() and 0 <= count < _LARGEST:
             out[field] = int(count)
-    if (cost := cost_of(usage)) is not None:
+    if "costUsd" in usage and (cost := cost_of(usage)) is not None:
         out["cost_usd"] = cost
     extra = usage.get("extra")
     if isinstance(extra, dict) and extra:
@@ -67,10 +67,11 @@ class Sums:
     def add(self, metrics: dict[str, Any], sign: int = 1) -> None:
         """Count the metrics of one call, or with sign -1 take them out again."""
         self.calls += sign
+        tokens, known = self.tokens, self.known
         for name in FIELDS:
             if (count := metrics.get(name)) is not None:
-                self.tokens[name] += sign * count
-                self.known[name] += sign
+                tokens[name] += sign * count
+                known[name] += sign
         if "completion_tokens" not in metrics and (extra := metrics.get("extra")) is not None:
             # claude prints the count that stood when the message began, under its own name
             begun = extra.get("output_tokens")
