@@ -349,10 +349,11 @@ class Emitter:
             data["messageId"] = message_id
         if self.parent_call is not None:
             data["parentToolCallId"] = self.parent_call
-        for value in extra.values():
-            if value is None or value.__class__ is dict or value.__class__ is list:
-                extra = self._stated(extra)
-                break
+        if extra:
+            for value in extra.values():
+                if value is None or value.__class__ is dict or value.__class__ is list:
+                    extra = self._stated(extra)
+                    break
         if self.agent_id is not None:
             extra["agentId"] = self.agent_id
         if self.abandoned:

@@ -281,6 +281,15 @@ def test_integers_keep_their_digits_and_surrogates_and_nan_are_mended() -> None:
     assert through_parquet([encode(ids, 0)])[0].data["messageId"] == "\ufffd"
 
 
+def test_surrogates_are_mended_in_one_text_as_in_several() -> None:
+    one = chunk("agent_message_chunk", "a\ud800b \ud83d\ude00")
+    blocks = [{"type": "text", "text": text} for text in ("\ud83d\ude00\udfff", "c\ud83d", "d")]
+    several = Event("tool_call_update", {"update": {"sessionUpdate": "tool_call_update", "content": blocks}})
+    first, second = through_parquet([encode(one, 0), encode(several, 1)])
+    assert first.data == chunk("agent_message_chunk", "a\ufffdb \ufffd\ufffd").data
+    assert [block["text"] for block in second.data["update"]["content"]] == ["\ufffd\ufffd\ufffd", "c\ufffd", "d"]
+
+
 def nested(levels: int) -> Event:
     value: Any = "x"
     for _ in range(levels):

@@ -111,7 +111,7 @@ def encode(event: Event | TraceLine, seq: int, new: list[Any] = NEW_ROW) -> list
     try:
         try:
             return _encode(event.type, event.data, seq, new.copy())
-        except (TypeError, UnicodeEncodeError):  # integers of 2**64 and more, surrogates, more than 250 levels
+        except TypeError:  # integers of 2**64 and more, surrogates, more than 250 levels
             return _encode(event.type, _tame(event.data, 0), seq, new.copy())
     except RecursionError:
         raise TraceflowError("invalid_input", f"event {seq} ({event.type[:40]}) is nested too deeply") from None
@@ -136,20 +136,29 @@ def _encode(kind: str, data: dict[str, Any], seq: int, row: _Row) -> _Row:
         row[at.TIMESTAMP], out["timestamp"] = _timestamp(time) if len(time) < _LONG else (microseconds(time), time)
     if extra.__class__ is dict and not _EXTRA.isdisjoint(extra):
         out["extra"] = _extra(row, extra)
-    update, prompt = data.get("update"), data.get("_prompt")
     if row[at.AGENT_ID] is None:
         row[at.AGENT_ID] = row[at.PARENT_TOOL_CALL_ID]
-    if kind in _CHUNKS and prompt is None and update.__class__ is dict and len(update) == 2:
+    update = data.get("update")
+    if kind in _CHUNKS and update.__class__ is dict and len(update) == 2 and "_prompt" not in data:
         content = update.get("content")
         if content.__class__ is dict and len(content) == 2 and "type" in content and "sessionUpdate" in update:
             text = content.get("text")
             if text.__class__ is str and text:  # most chunks are just that
                 row[at.TEXT] = text
-                out["update"] = update = update.copy()
-                update["content"] = content = content.copy()
-                content["text"] = _FIRST_PIECE
+                out["update"] = {**update, "content": {**content, "text": _FIRST_PIECE}}
                 row[at.REST] = _dumps(out).decode()
                 return row
+    _cut_texts(kind, data, update, row, out)
+    row[at.REST] = _dumps(out).decode()
+    return row
+
+
+def _cut_texts(kind: str, data: dict[str, Any], update: Any, row: _Row, out: dict[str, Any]) -> None:
+    """Cut the texts of an event out, and the columns of its update.
+
+    A surrogate in a text stays until the column is made, where U+FFFD takes its place: to look for one here would take
+    as long as to write the text.
+    """
     pieces = _Pieces()
     if kind in _KNOWN:
         if update.__class__ is dict:
@@ -160,18 +169,14 @@ def _encode(kind: str, data: dict[str, Any], seq: int, row: _Row) -> _Row:
                 out[key] = {k: v if k == "sessionUpdate" else _cut_all(v, pieces.cut) for k, v in value.items()}
             elif out[key] is value and (value.__class__ is str or value.__class__ is dict) and key not in _FACTS:
                 out[key] = _cut_all(value, pieces.cut)
+    prompt = data.get("_prompt")
     if prompt.__class__ is dict and prompt.get("text").__class__ is str:
         out["_prompt"] = {**prompt, "text": pieces.cut(prompt["text"])}
-    row[at.REST] = _dumps(out).decode()
-    if pieces:
-        if len(pieces) == 1:
-            row[at.TEXT] = pieces[0]  # where it has surrogates they are mended with the column
-        else:
-            row[at.TEXT] = text = "\n".join(pieces)
-            row[at.TEXT_PARTS] = list(accumulate([len(piece) + 1 for piece in pieces[:-1]]))
-            if not text.isascii():
-                text.encode()  # refuses surrogates: mended pieces may be shorter
-    return row
+    if len(pieces) == 1:
+        row[at.TEXT] = pieces[0]
+    elif pieces:
+        row[at.TEXT] = "\n".join(pieces)
+        row[at.TEXT_PARTS] = list(accumulate([len(piece) + 1 for piece in pieces[:-1]]))
 
 
 _TWO = {f"{n:02d}": n * 1_000_000 for n in range(60)}  # seconds as they are written -> microseconds
