@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -22,7 +23,7 @@ from .contract import Parser, Part
 from .lines import MAX_LINE, LongLine, file_lines, iter_lines
 from .report import Report
 
-__all__ = ["Harness", "Input", "Parse", "Source", "file_input", "head_records", "walk_files"]
+__all__ = ["Harness", "Input", "Parse", "Source", "entries_of", "file_input", "head_records", "walk_files"]
 
 HEAD_LINES = 60
 DOCUMENT_BYTES = 1 << 20
@@ -191,21 +192,21 @@ def _object(line: bytes) -> dict[str, Any] | None:
 
 def walk_files(root: Path, suffixes: tuple[str, ...] = ()) -> Iterator[Path]:
     """The regular files below a folder in the order of their paths; links and special files are passed over."""
-    open_folders = [iter(_entries(root))]
+    open_folders = [iter(entries_of(root))]
     while open_folders:
         entry = next(open_folders[-1], None)
         if entry is None:
             open_folders.pop()
-        elif entry.is_symlink():
-            continue
-        elif entry.is_dir():
-            open_folders.append(iter(_entries(entry)))
-        elif entry.is_file() and (not suffixes or entry.name.endswith(suffixes)):
-            yield entry
+        elif entry.is_dir(follow_symlinks=False):
+            open_folders.append(iter(entries_of(entry.path)))
+        elif entry.is_file(follow_symlinks=False) and (not suffixes or entry.name.endswith(suffixes)):
+            yield Path(entry.path)
 
 
-def _entries(folder: Path) -> list[Path]:
+def entries_of(folder: Path | str) -> list[os.DirEntry[str]]:
+    """What lies in a folder, by name; nothing where there is no such folder."""
     try:
-        return sorted(folder.iterdir(), key=lambda p: p.name)
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
     except (NotADirectoryError, FileNotFoundError):
         return []

@@ -8,14 +8,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ..contract import Part
 from ..lines import file_lines, iter_lines
-from ..source import Harness, Input, Source, file_input, head_records, walk_files
+from ..source import Harness, Input, Source, entries_of, file_input, head_records, walk_files
 from .history import History, first_pass, record_of, row_ids
 from .session import QUIET, ClaudeSession
 from .stdout import ClaudeStdout
@@ -111,14 +111,12 @@ def session_at(path: Path) -> Source:
     return _source(path, _Neighbours(path.parent))
 
 
-def _jsonl_files(folder: Path) -> Iterator[Path]:
-    try:
-        entries = sorted(folder.iterdir(), key=lambda path: path.name)
-    except (NotADirectoryError, FileNotFoundError):
-        return
-    for entry in entries:
-        if entry.name.endswith(".jsonl") and entry.is_file() and not entry.is_symlink():
-            yield entry
+def _jsonl_files(folder: Path) -> list[Path]:
+    return [
+        Path(entry.path)
+        for entry in entries_of(folder)
+        if entry.name.endswith(".jsonl") and entry.is_file(follow_symlinks=False)
+    ]
 
 
 def _is_root(path: Path) -> bool:
@@ -133,7 +131,7 @@ class _Neighbours:
     def __init__(self, folder: Path) -> None:
         self.agents: dict[str, list[Path]] = {}
         alike: dict[tuple[str, str], dict[str, Path]] = {}  # first row's uuid and time -> its sessions
-        paths = list(_jsonl_files(folder))
+        paths = _jsonl_files(folder)
         for path in paths if len(paths) > 1 else ():
             records = _first_rows(path)
             session = _first(records, "sessionId") or ""
