@@ -10,10 +10,9 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from traceflow_formats.trace import Event
@@ -29,16 +28,14 @@ DOCUMENT_BYTES = 1 << 20
 HEAD_BYTES = 4 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(NamedTuple):
     """One file of a source: what the parser is told of it, and its lines (opened anew at each call)."""
 
     part: Part
     lines: Callable[[], Iterator[bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """One session or stream. `path` is the main file or folder, `session_id` what its place says, if anything."""
 
     harness: str
@@ -47,7 +44,7 @@ class Source:
     inputs: tuple[Input, ...]
     make: Callable[[], Parser]
     session_id: str | None = None
-    files: tuple[Path, ...] = field(default=())  # every file that belongs to it, read or not
+    files: tuple[Path, ...] = ()  # every file that belongs to it, read or not
 
     def parse(self) -> Parse:
         """A parse of the source from its beginning."""
@@ -77,8 +74,7 @@ def _no_store(_: Path) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class Harness:
+class Harness(NamedTuple):
     """One harness, as the registry knows it."""
 
     name: str
