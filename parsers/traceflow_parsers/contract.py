@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
 
 import orjson
 from traceflow_formats import jsontext
@@ -26,14 +26,13 @@ from .report import Report
 __all__ = ["JsonLineParser", "Line", "Parser", "Part"]
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """One file of a source, as its reader knows it: the name is relative to the source's root, POSIX."""
 
     name: str
     agent_id: str | None = None  # the subagent whose file it is
     parent_call: str | None = None  # the tool call that spawned it
-    info: Mapping[str, Any] = field(default_factory=dict)  # what sidecars and a first pass said
+    info: Mapping[str, Any] = MappingProxyType({})  # what sidecars and a first pass said
 
 
 class Line(Enum):

@@ -22,7 +22,7 @@ _SPOKEN = ("agent_message_chunk", "agent_thought_chunk", "tool_call")
 _TOKENS = ("promptTokens", "completionTokens")
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class _Seen:
     """What a source held, in little memory: hashes of ids, counts, totals."""
 

@@ -11,10 +11,9 @@ import codecs
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from traceflow_formats.trace import Event
@@ -30,16 +29,14 @@ DOCUMENT_BYTES = 1 << 20
 HEAD_BYTES = 4 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(NamedTuple):
     """One file of a source: what the parser is told of it, and its lines (opened anew at each call)."""
 
     part: Part
     lines: Callable[[], Iterator[bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """One session or stream. `path` is the main file or folder, `session_id` what its place says, if anything."""
 
     harness: str
@@ -48,7 +45,7 @@ class Source:
     inputs: tuple[Input, ...]
     make: Callable[[], Parser]
     session_id: str | None = None
-    files: tuple[Path, ...] = field(default=())  # every file that belongs to it, read or not
+    files: tuple[Path, ...] = ()  # every file that belongs to it, read or not
 
     def parse(self) -> Parse:
         """A parse of the source from its beginning."""
@@ -78,8 +75,7 @@ def _no_store(_: Path) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class Harness:
+class Harness(NamedTuple):
     """One harness, as the registry knows it."""
 
     name: str

@@ -82,7 +82,7 @@ def test_each_decision(
     found = Linker(step, tasks, named).link(name, digest)
     if isinstance(expected, str):
         expected = Link("none", reason=expected)
-    elif isinstance(expected, tuple):
+    elif not isinstance(expected, Link):
         expected = Link("none", reason="dataset_ambiguous", candidates=expected)
     assert found == expected
     assert found.reason is None or found.reason in REASONS

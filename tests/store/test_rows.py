@@ -316,6 +316,6 @@ def test_a_row_that_encode_did_not_make_is_reported_as_corrupt() -> None:
 
 
 def test_rows_have_the_columns_of_the_schema_and_every_column_says_what_it_is() -> None:
-    assert [column.name for column in EVENTS] == list(EventRow.__dataclass_fields__)
+    assert [column.name for column in EVENTS] == list(EventRow._fields)
     assert to_batch([]).schema == arrow_schema("events")
     assert all(column.doc for columns in TABLES.values() for column in columns)

@@ -14,9 +14,8 @@ import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from traceflow_formats.errors import TraceflowError
 
@@ -32,8 +31,7 @@ FetchProgress = Callable[[int, int | None], None]  # bytes so far, and in all wh
 _CHUNK = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(NamedTuple):
     """Where the input lies now. `temporary`: it is a copy in the spool and the caller's to remove.
 
     `left_out` are files of a remote folder over `file_bytes`: they were not fetched.

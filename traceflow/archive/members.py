@@ -6,7 +6,7 @@ import zlib
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from traceflow_formats.errors import TraceflowError
 
@@ -17,8 +17,7 @@ __all__ = ["Member", "MemberTable", "Notes", "Scan"]
 _BLOCK = 2048  # names compressed together
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """A file, or a folder that the archive names: its safe name, its size in bytes, whether a file may be run."""
 
     name: str
@@ -81,7 +80,7 @@ class MemberTable:
         return zlib.compress("\0".join(self._open).encode(), 1) if self._open else b""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Note:
     code: str
     count: int

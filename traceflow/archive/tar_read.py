@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from traceflow_formats.errors import TraceflowError
 
@@ -37,8 +38,7 @@ _REFUSED_TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RawMember:
+class RawMember(NamedTuple):
     """A member as its header gives it: the name not yet checked, all mode bits."""
 
     name: bytes | str
@@ -47,7 +47,7 @@ class RawMember:
     directory: bool
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Extended:
     """What the extended headers before a member say of it."""
 

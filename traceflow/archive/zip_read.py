@@ -10,8 +10,7 @@ import struct
 import zlib
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from traceflow_formats.errors import TraceflowError
 
@@ -40,8 +39,7 @@ _FILE_TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     name: bytes
     flags: int
     method: int

@@ -39,8 +39,7 @@ class KnownTask(NamedTuple):
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(NamedTuple):
     """How a trial is linked: to `task` of `dataset` (name@version), or not, with the reason."""
 
     linked_by: str

@@ -7,9 +7,8 @@ they were made, so an import is the same with one process and with many.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from traceflow_formats.errors import TraceflowError
 from traceflow_formats.trace import Event
@@ -20,8 +19,7 @@ from .trial_trace import TrialTrace, find_trace
 __all__ = ["Parsing", "TrialTask", "trace_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class TrialTask:
+class TrialTask(NamedTuple):
     """A trial to parse. `folder` is the trial's own, `ignored` are paths below it that an export added,
     `steps` the names of the steps of a multi-step trial in the order of its record, `size` bytes of its agent files.
     """

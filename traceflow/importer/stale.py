@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from traceflow_parsers.registry import parser_versions
 
@@ -18,8 +17,7 @@ PARSERS: Mapping[str, str] = {"traceflow": __version__, **{n: str(v) for n, v in
 _FOREIGN = ("atif", "trace")  # sources that have readers of their own, whatever the harness
 
 
-@dataclass(frozen=True, slots=True)
-class StaleTrial:
+class StaleTrial(NamedTuple):
     """A trial that an older parser read: `parser` is its name, None where none found a trace."""
 
     trial: str
@@ -28,7 +26,7 @@ class StaleTrial:
     current: str | None
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return self._asdict()
 
 
 def stale_trials(store: Store, job: Manifest) -> list[StaleTrial]:

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pyarrow as pa
 from traceflow_formats.errors import TraceflowError
@@ -84,15 +84,14 @@ class _Here:
         return parsing.totals(), parsing.report()
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class _Worker:
     process: BaseProcess
     pipe: Connection
     pending: deque[int]
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
+class _Answer(NamedTuple):
     """What became of one batch of tasks: the file of their rows, and for each trial what it holds."""
 
     path: str | None

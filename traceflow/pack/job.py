@@ -200,7 +200,7 @@ def _pack_run(job: _Job, source: Source, log: SdkLog, run: SdkRun) -> None:
     with _place(job) as place:
         raw = place / "agent" / _STREAM
         digest = _write_raws(raw.parent, [Raw(_STREAM, lambda: read_ranges(log.path, log.ranges(run)))])
-        copy = replace(open_file(raw, forced), inputs=(file_input(raw, Part(log.path.name)),))
+        copy = open_file(raw, forced)._replace(inputs=(file_input(raw, Part(log.path.name)),))
         report, watch, built = _build(copy, job.options.system_prompt, tag, raw.parent)
         with built:
             found = _known(job, agent, report, watch, built, digest, session)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -83,12 +82,12 @@ class DatasetWriter:
         if not self._publish(dataset):
             raise self._taken()
         self._open = False
-        return dataset if self._backend.moves_folders else replace(dataset, revision=self._revision)
+        return dataset if self._backend.moves_folders else dataset._replace(revision=self._revision)
 
     def _publish(self, dataset: Dataset) -> bool:
         target = dataset_folder(self.name, self.version)
         if not self._backend.moves_folders:
-            data = replace(dataset, revision=self._revision).to_bytes()
+            data = dataset._replace(revision=self._revision).to_bytes()
             return self._backend.put_if_absent(f"{target}/manifest.json", data, self._staging)
         with self._create("manifest.json") as stream:
             stream.write(dataset.to_bytes())

@@ -11,8 +11,8 @@ import contextlib
 import difflib
 import io
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from types import MappingProxyType
+from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -57,8 +57,7 @@ UNSEALED = (  # members of a manifest that is older than seals
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetFile:
+class DatasetFile(NamedTuple):
     """A file of a task or of the dataset: `kind` is file, directory (an empty one) or link; `counted` says whether
     the task's digest covers it."""
 
@@ -106,8 +105,7 @@ class DatasetFile:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Dataset:
+class Dataset(NamedTuple):
     """The manifest of one version. `size` is bytes of its files, `files` those that belong to no task.
 
     `digest` is over the tasks' names and digests: equal for versions that hold the same tasks.
@@ -121,7 +119,7 @@ class Dataset:
     size: int
     digest: str
     files: tuple[DatasetFile, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = MappingProxyType({})
     revision: str = ""  # the folder of its objects, where that is not the version's own
     store_version: int = STORE_VERSION
     schema_version: int = SCHEMA_VERSION

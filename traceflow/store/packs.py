@@ -12,8 +12,7 @@ import re
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, NamedTuple, Protocol
 
 import zstandard
 from traceflow_formats.errors import TraceflowError
@@ -29,8 +28,7 @@ PACK_SIZE = 1 << 30  # a new pack begins when this is reached; a file never span
 LEVEL = 3  # measured: better than gzip -6 by a quarter, and four times as fast
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
+class Packed(NamedTuple):
     """Where a content lies: frames at `offset` for `length` bytes of a pack, `size` bytes when unpacked.
 
     `frames` are the lengths of the frames where there are several; each holds FRAME_SIZE bytes but the last.

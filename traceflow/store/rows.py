@@ -17,9 +17,8 @@ A string that stands twice in an event (a file's content in the input and in the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from traceflow_formats.text import clean_text
@@ -64,8 +63,7 @@ MARKS = {
 }
 
 
-@dataclass(slots=True)
-class EventRow:
+class EventRow(NamedTuple):
     """One row of events.parquet, in the order of its columns; what they mean is in `schema.EVENTS`.
 
     `timestamp` is microseconds since 1970.

@@ -7,7 +7,7 @@ jobs that were written before. Columns are never renamed, retyped or removed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 from traceflow_formats.times import epoch_us
@@ -28,8 +28,7 @@ __all__ = [
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999  # what readers can show
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """One column: its Arrow type, what it means, whether it may be null, and the version that brought it.
 
     `dictionary` is for columns with few values, `statistics` for those that a scan can skip row groups by. A column

@@ -7,8 +7,7 @@ source states for the run, else null. Where a gateway measured the calls, its li
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from traceflow_formats.atif.tally import FIELDS, Sums, Tally, as_metrics, joined, merged, money
 from traceflow_formats.steps import Place, is_result
@@ -23,8 +22,7 @@ _NO_CALL = frozenset({"prompt", "user_message_chunk", "tool_call_update", "error
 _REPEATED = 64  # model calls per agent whose usage may still be said again
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(NamedTuple):
     """What the events of one trial add up to; null where it is not known. Names are those of the trial's columns."""
 
     n_events: int = 0
@@ -38,7 +36,7 @@ class Totals:
 
     def as_row(self) -> dict[str, Any]:
         """The columns of the trial that they fill; `n_events` is the writer's."""
-        return {name: getattr(self, name) for name in self.__slots__ if name != "n_events"}
+        return {name: getattr(self, name) for name in self._fields if name != "n_events"}
 
 
 class _Agent:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from .facts import MAX_DEPTH, WRITTEN_VERSION
 from .spool import Index, Spool, dumped, loaded
@@ -49,8 +48,7 @@ class Record:
         return list(self._tallies.values()) or [Tally()]
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(NamedTuple):
     """What a trajectory comes to, subagents included. None where it is not known; copied steps count nothing."""
 
     steps: int = 0  # of all trajectories

@@ -8,9 +8,8 @@ these files is needed: one that is no JSON is a TraceflowError("invalid_input") 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..errors import TraceflowError
 from .document import Fields, Notes, RecordWarning, read_json, read_object
@@ -29,8 +28,7 @@ __all__ = [
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """One criterion: the outcome as written (pass, fail, not_applicable, unknown) and why."""
 
     outcome: str | None
@@ -38,8 +36,7 @@ class Check:
     raw: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Analysis:
+class Analysis(NamedTuple):
     """A review of one trial (`trial_name`, `summary`) or of one task (`task_name`).
 
     `cost_usd` is what the review cost: `cost_usd` in a job's file, `estimated_cost_usd` in a trial's.
@@ -54,8 +51,7 @@ class Analysis:
     raw: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Artifact:
+class Artifact(NamedTuple):
     """One entry of a manifest. `destination` is a claim of the record: it is not safe to open without a check.
 
     `type` is file or directory (unreliable where `status` is failed), `status` ok, failed, empty or skipped.
@@ -70,8 +66,7 @@ class Artifact:
     raw: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Reading(Generic[T]):
+class Reading(NamedTuple, Generic[T]):
     """What a file held, in its order, and what was odd about it."""
 
     items: tuple[T, ...]

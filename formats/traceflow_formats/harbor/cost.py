@@ -8,8 +8,7 @@ source says what the amount is worth: `measured` is final, `measured_provisional
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .document import Fields, Notes, RecordWarning, read_object
 from .records import TrialRecord
@@ -19,8 +18,7 @@ __all__ = ["NO_COST", "Cost", "Evolve", "evolve_of", "read_evolve", "trial_cost"
 _FINAL, _LOWER_BOUND = "measured", "measured_provisional"
 
 
-@dataclass(frozen=True, slots=True)
-class Evolve:
+class Evolve(NamedTuple):
     """The platform's word on a trial's spending: `spent_usd` is worth what `spend_source` says."""
 
     spent_usd: float | None
@@ -29,8 +27,7 @@ class Evolve:
     warnings: tuple[RecordWarning, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(NamedTuple):
     """US dollars: `usd` is final, `at_least_usd` a lower bound; both None is unknown. `source` names the record."""
 
     usd: float | None = None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import TraceflowError
 from .document import Fields, Notes, RecordWarning, read_object
@@ -27,8 +26,7 @@ _TRIAL_MARKS = {"task_name", "trial_name", "task_checksum"}  # keys that a trial
 _TOTALS = ("n_input_tokens", "n_cache_tokens", "n_output_tokens", "cost_usd")
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetRef:
+class DatasetRef(NamedTuple):
     """A dataset as a job's config names it: by registry name with version or ref, or by a local path."""
 
     name: str | None
@@ -37,8 +35,7 @@ class DatasetRef:
     path: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class JobRecord:
+class JobRecord(NamedTuple):
     """A job as its config.json and result.json tell it.
 
     Harbor writes a job's times in local time without a zone: `local_times` says so, and the times then count as
@@ -61,8 +58,7 @@ class JobRecord:
     warnings: tuple[RecordWarning, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class JobLock:
+class JobLock(NamedTuple):
     """A job's lock.json, written before its trials run: it may name trials that never started."""
 
     harbor_version: str | None
@@ -72,8 +68,7 @@ class JobLock:
     warnings: tuple[RecordWarning, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ReportedTotals:
+class ReportedTotals(NamedTuple):
     """What a job's records claimed in sum; `n_trials_reporting` trials stated any of the four numbers."""
 
     cost_usd: float | None

@@ -8,7 +8,6 @@ from __future__ import annotations
 import unicodedata
 from bisect import insort
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ..errors import TraceflowError
@@ -92,8 +91,7 @@ class Place(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class TrialFolders:
+class TrialFolders(NamedTuple):
     """The folders directly below a job's root, by name: trials, trials without a result, and what is neither."""
 
     complete: tuple[str, ...]
@@ -101,8 +99,7 @@ class TrialFolders:
     other: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SessionFile:
+class SessionFile(NamedTuple):
     """A file at a place where a harness keeps sessions: its path below agent/, and below a home folder."""
 
     path: str
@@ -110,8 +107,7 @@ class SessionFile:
     home: str
 
 
-@dataclass(frozen=True, slots=True)
-class TraceFiles:
+class TraceFiles(NamedTuple):
     """What an agent folder has for a trace, in the order in which a trial's trace is looked for.
 
     Session files stand at the harness's own names first, then at Harbor's. The first source that yields events

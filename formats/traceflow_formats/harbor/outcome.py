@@ -8,8 +8,7 @@ scored, which is no error.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from .records import TrialRecord
 
@@ -33,8 +32,7 @@ _BY_EXCEPTION: Mapping[str, Status] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """`rewards` are all valid rewards by name, `primary` the one that counts, `metrics` the others.
 
     `exception_type` is the name of the exception that ended the trial: its own, else that of the last step with one.

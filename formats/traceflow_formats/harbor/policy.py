@@ -7,14 +7,13 @@ may override single flags for a type, and Harbor then stores the override with t
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 __all__ = ["POLICIES", "UNKNOWN", "ErrorPolicy", "PolicyOverride", "policy_of", "reward_valid"]
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorPolicy:
+class ErrorPolicy(NamedTuple):
     """Whether a trial with this exception is retried, graded, and has a reward that counts."""
 
     should_retry: bool
@@ -22,8 +21,7 @@ class ErrorPolicy:
     has_valid_reward: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyOverride:
+class PolicyOverride(NamedTuple):
     """Flags that a job set for one type of exception; None leaves the table's value."""
 
     should_retry: bool | None = None

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import TraceflowError
 from .document import Fields, Notes, RecordWarning, read_object
@@ -52,8 +51,7 @@ _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """Tokens and money as a record states them. Input includes cached tokens; None is unknown, never 0."""
 
     n_input_tokens: int | None = None
@@ -70,8 +68,7 @@ class Usage:
 NO_USAGE = Usage()
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(NamedTuple):
     """Begin and end of a phase, ISO 8601 in UTC."""
 
     started_at: str | None = None
@@ -81,16 +78,14 @@ class Timing:
 NO_TIMING = Timing()
 
 
-@dataclass(frozen=True, slots=True)
-class AgentResult:
+class AgentResult(NamedTuple):
     """What the agent reported: its totals, and the same per model where the record has them."""
 
     usage: Usage
     models: Mapping[str, Usage]
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """An exception as recorded. `type` is the name of its class, "" where the record has none."""
 
     type: str
@@ -100,8 +95,7 @@ class Failure:
     override: PolicyOverride | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StepRecord:
+class StepRecord(NamedTuple):
     """One step of a multi-step trial, in the order they ran."""
 
     name: str
@@ -118,8 +112,7 @@ class StepRecord:
         return self.agent_result is not None or self.agent_execution != NO_TIMING
 
 
-@dataclass(frozen=True, slots=True)
-class TrialRecord:
+class TrialRecord(NamedTuple):
     """One trial as its result.json tells it. Texts are verbatim; empty ids and names are None where they may be.
 
     `usage` is the agent's own total, else the sum over the steps: None where a step that ran does not state it.
@@ -165,8 +158,7 @@ class TrialRecord:
         return reward_valid(bool(self.rewards), ((e.type, e.override) for e in self.exceptions))
 
 
-@dataclass(frozen=True, slots=True)
-class TrialConfig:
+class TrialConfig(NamedTuple):
     """The config.json of a trial: all there is to know of one that never finished."""
 
     trial_name: str | None
@@ -178,8 +170,7 @@ class TrialConfig:
     warnings: tuple[RecordWarning, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TrialLock:
+class TrialLock(NamedTuple):
     """The lock.json of a trial. `digest` is the task's content digest, "sha256:" and 64 hex digits, or None."""
 
     task_name: str | None

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,8 +38,7 @@ MAX_REWARD_FILE = 1 << 20  # bytes: a reward file holds a few numbers
 _PRIMARY = "reward"
 
 
-@dataclass(frozen=True, slots=True)
-class Rewards:
+class Rewards(NamedTuple):
     """The valid rewards of one verification, in the order they stood, and how many names were stated in all."""
 
     values: Mapping[str, int | float]

@@ -16,7 +16,6 @@ import re
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import orjson
@@ -36,8 +35,7 @@ class Branch(NamedTuple):
     parent: int
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(NamedTuple):
     """What the first pass found: branches by their first line, the last line of a copied beginning (0: none), and
     the lines whose parent is not in the file."""
 

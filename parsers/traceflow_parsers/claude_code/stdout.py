@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..contract import Line
 from ..emit import text_block
@@ -34,7 +34,7 @@ SYSTEM = frozenset(
 _MODEL_COUNTS = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Partial:
     """A message that is being streamed in parts, and the block in hand that no line has completed yet."""
 
@@ -45,8 +45,7 @@ class _Partial:
     parts: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Totals:
+class _Totals(NamedTuple):
     """What a `result` line states; of several runs in one stream, their sum."""
 
     usage: dict[str, Any]

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import filecmp
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..contract import Parser, Part
 from ..source import Input, Source, file_input, head_records, walk_files
@@ -38,8 +37,7 @@ def is_session(records: Sequence[dict[str, Any]]) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class _Thread:
+class _Thread(NamedTuple):
     """What the first record of a rollout says."""
 
     path: Path

@@ -72,7 +72,7 @@ class Said(NamedTuple):
     message: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Block:
     message: int
     block: dict[str, Any]

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from traceflow_formats import jsontext
@@ -34,8 +34,7 @@ _TOUCHED = re.compile(rb'\{"\$set":\{"lastUpdated":"[^"\\]{0,64}"\}\}\s*').fullm
 _MESSAGE = re.compile(rb'\{"id":"([^"\\]{1,200})","timestamp":"[^"\\]{0,64}","type":"(\w{1,20})"').match
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(NamedTuple):
     """One root session: its main file, the files to read in order, every file that belongs to it."""
 
     path: Path
@@ -44,7 +43,7 @@ class Session:
     files: tuple[Path, ...]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Survey:
     """What the first pass over the files of one agent found."""
 

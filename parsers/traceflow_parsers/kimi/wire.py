@@ -40,7 +40,7 @@ _BETWEEN = _SILENT | {
 }  # may come while arguments are streamed
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Pending:
     """A tool call whose arguments may still be coming."""
 
@@ -51,7 +51,7 @@ class _Pending:
     step: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Agent:
     """Where one agent stands in the wire."""
 

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from traceflow_formats import jsontext
@@ -34,8 +33,7 @@ _DB_NAMES = ("opencode.db", "opencode-")
 _DOCUMENT_BYTES = 256 << 20  # an export is one JSON document; a larger one is not read into memory
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(NamedTuple):
     """One stored session, as the readers of the three storages give it."""
 
     id: str

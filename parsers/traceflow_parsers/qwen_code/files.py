@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from traceflow_formats import jsontext
@@ -27,8 +26,7 @@ _FOLDER = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}").fullmatch
 _MAX_SIDECAR = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(NamedTuple):
     """One root session: its main file, the files to read in order, every file that belongs to it."""
 
     path: Path
