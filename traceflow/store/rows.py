@@ -114,11 +114,14 @@ NEW_ROW: list[Any] = [getattr(EventRow(), column.name) for column in EVENTS]  # 
 def to_batch(rows: Sequence[list[Any]]) -> pa.RecordBatch:
     """Rows as `encode` makes them, as an Arrow batch of the schema of events."""
     schema = arrow_schema("events")
-    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    cells: list[Any] = []
+    for row in rows:
+        cells += row
+    columns = [cells[n :: len(schema)] for n in range(len(schema))]
     return pa.RecordBatch.from_arrays(list(map(_array, columns, schema.types)), schema=schema)
 
 
-def _array(values: tuple[Any, ...], kind: pa.DataType) -> pa.Array:
+def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
     count = len(values)
     try:
         if count and values[0] is values[-1] and values.count(values[0]) == count:  # most columns of most batches
