@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from traceflow_formats.trace import Event, text_of
+from traceflow_parsers.claude_code import files
 from traceflow_parsers.claude_code.files import HARNESS
 from traceflow_parsers.claude_code.history import History, first_pass
 from traceflow_parsers.claude_code.session import ClaudeSession
+from traceflow_parsers.lines import file_lines
 from traceflow_parsers.testing import check_events, run
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -230,3 +233,34 @@ def test_the_first_pass_changes_nothing_in_a_recording() -> None:
         events += without.finish()
         assert list(with_pass) == events
         assert with_pass.report.as_dict() == without.report.as_dict()
+
+
+def test_a_small_session_is_read_once_and_any_session_as_often_as_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "projects" / "-work"
+    place.mkdir(parents=True)
+    path = place / f"{SESSION}.jsonl"
+    path.write_bytes(encode(PARALLEL))
+    read: list[Path] = []
+
+    def counted(file: Path) -> Iterator[bytes]:
+        read.append(file)
+        return file_lines(file)
+
+    monkeypatch.setattr(files, "file_lines", counted)
+    source = HARNESS.session_at(path)
+    first = list(source.parse())
+    assert first
+    assert read == [path]
+    before, after = source.parse(), source.parse()  # both passes are done before either is read
+    assert list(before) == list(after) == first
+    monkeypatch.setattr(files, "_KEPT_BYTES", 0)
+    read.clear()
+    assert list(HARNESS.session_at(path).parse()) == first
+    assert len(read) > 1
+    path.with_name(f"{SESSION[:-1]}2.jsonl").write_bytes(encode(PARALLEL).replace(b"111111111111", b"111111111112"))
+    monkeypatch.undo()
+    assert len(HARNESS.sessions_in(tmp_path)) == 2
+    for other in HARNESS.sessions_in(tmp_path):
+        assert len(list(other.parse())) == len(first)

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ _META_BYTES = 1 << 20
 _FIRST_LINES = 20
 _FEW_LINES = 6  # most sessions show in these what they are
 _ROW_BYTES = 1 << 20
+_KEPT_BYTES = 4 << 20
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}").fullmatch
 
 
@@ -103,12 +104,12 @@ def sessions_in(folder: Path) -> list[Source]:
         if (path.parent == folder or path.absolute().parent.parent.name == "projects") and _is_root(path)
     ]
     neighbours = {place: _Neighbours(place) for place in {path.parent for path in roots}}
-    return [_source(path, neighbours[path.parent]) for path in roots]
+    return [_source(path, neighbours[path.parent], keep=len(roots) == 1) for path in roots]
 
 
 def session_at(path: Path) -> Source:
     """The session of this main file. A subagent's file is taken for itself, its agent as the main one."""
-    return _source(path, _Neighbours(path.parent))
+    return _source(path, _Neighbours(path.parent), keep=True)
 
 
 def _jsonl_files(folder: Path) -> list[Path]:
@@ -181,7 +182,28 @@ def _last_time(path: Path) -> str:
     return ""
 
 
-def _source(path: Path, neighbours: _Neighbours) -> Source:
+class _MainFile:
+    """The lines of a session's main file, for a first pass and then for the parser. Those of a small one are read once,
+    and kept meanwhile, where `keep` says that there are not many sessions to come."""
+
+    def __init__(self, path: Path, keep: bool) -> None:
+        self._path = path
+        self._keep = keep
+        self._kept: list[bytes] | None = None
+
+    def first(self) -> Iterable[bytes]:
+        """The lines for a first pass, which may ask for them again."""
+        if self._kept is None and self._keep and self._path.stat().st_size <= _KEPT_BYTES:
+            self._kept = list(file_lines(self._path))
+        return file_lines(self._path) if self._kept is None else self._kept
+
+    def last(self) -> Iterator[bytes]:
+        """The lines for the parser."""
+        kept, self._kept = self._kept, None
+        return file_lines(self._path) if kept is None else iter(kept)
+
+
+def _source(path: Path, neighbours: _Neighbours, keep: bool) -> Source:
     if path.name.startswith("agent-"):
         part = Part(path.name, info={"alone": True})
         return Source(NAME, "session", path, (file_input(path, part),), ClaudeSession, files=(path,))
@@ -203,23 +225,24 @@ def _source(path: Path, neighbours: _Neighbours) -> Source:
         parts.append((_first(head, "timestamp") or "", Part(name, agent, call), file))
     parts.sort(key=lambda found: (found[0], found[1].name))  # a subagent's own subagents began after it
     main = Part(path.name, info={"spawned": spawned, "session_id": session})
-    inputs: list[Input] = [file_input(path, main), *(file_input(file, part) for _, part, file in parts)]
+    lines = _MainFile(path, keep)
+    inputs = [Input(main, lines.last), *(file_input(file, part) for _, part, file in parts)]
     original = neighbours.copied_from(path)
     return Source(
         NAME,
         "session",
         path,
         tuple(inputs),
-        lambda: ClaudeSession(_history(path, original)),
+        lambda: ClaudeSession(_history(lines, original)),
         session_id=session,
         files=(path, *walk_files(folder), *beside),
     )
 
 
-def _history(path: Path, original: Path | None) -> History:
+def _history(lines: _MainFile, original: Path | None) -> History:
     """What a first pass of the main file finds, and of the one that it began as a copy of."""
     copied = row_ids(file_lines(original)) if original is not None else frozenset()
-    return first_pass(lambda: file_lines(path), copied)
+    return first_pass(lines.first, copied)
 
 
 def _meta(path: Path) -> dict[str, Any]:
