@@ -256,9 +256,8 @@ def _by_bucket(bitmaps: list[bytes], first: int) -> memoryview:
             groups.append(bits)
     count = _viewed(counts[0], pa.uint8())
     for more in counts[1:]:
-        count = call(
-            "add", [count, _viewed(more, pa.uint8())]
-        )  # of 256 blocks all is 0, and their bits are full without it
+        # of 256 blocks all is 0, and their bits are full without it
+        count = call("add", [count, _viewed(more, pa.uint8())])
     least = len(bitmaps) * 15 // 16
     nearly = bytes(count.buffers()[1][:_TURNED]).translate(bytes(least + 1) + b"\xff" * (255 - least))
     full = pa.Array.from_buffers(pa.uint64(), size, [None, pa.py_buffer(nearly)])
