@@ -3,8 +3,9 @@
     python tests/benchmarks/bench_import.py [TRIALS] [CORPUS]
 
 TRIALS small trials (1000) are generated. CORPUS is a folder of Harbor jobs; without one twenty trials of longer
-sessions are generated. Everything is run three times in turn, and the least of each counts. Modules are compiled
-before, as they are when a package is installed.
+sessions are generated. Everything is run in turn several times. The least of each counts, and of the ratio to the floor
+the median of the pairs as well: a machine that others use changes its speed from minute to minute. Modules are
+compiled before, as they are when a package is installed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 import orjson
@@ -44,6 +46,7 @@ if __name__ == "__main__":
 
 
 RUNS = 3
+PAIRS = 9
 
 
 class Run(NamedTuple):
@@ -98,12 +101,14 @@ def floor(folder: Path, scratch: Path) -> tuple[float, float, float]:
 def against_floor(corpus: Path, jobs: list[Path], scratch: Path, script: Path) -> None:
     import_with(1, jobs[:1], script)  # compiles the modules
     floors, runs = [], []
-    for _ in range(RUNS):
+    for _ in range(PAIRS):
         floors.append(floor(corpus, scratch))
         runs.append(import_with(1, jobs, script))
     least, run = min(floors, key=sum), min(runs)
+    ratios = [one.own / sum(other) for one, other in zip(runs, floors, strict=True)]
     print("  tar xzf {:.2f} s, zstd -3 {:.2f} s, orjson {:.2f} s CPU".format(*least))
     print(f"  import {run.own:.2f} s CPU, {run.own / sum(least):.2f} times the sum of the three; {run.memory:.0f} MiB")
+    print(f"  in {PAIRS} pairs {median(ratios):.2f} times, {min(ratios):.2f} to {max(ratios):.2f}")
 
 
 def one_against_two(jobs: list[Path], script: Path) -> None:

@@ -78,7 +78,7 @@ def _grams(data: bytes) -> bytes:
             hashes.append(call("shift_right", [product, _uint(32 - BUCKET_BITS)]).view(pa.int32()))
     found = bytearray(_BITMAP)
     if hashes:
-        scattered = call("inverse_permutation", [pa.chunked_array(hashes)], _OPTIONS).combine_chunks()
+        (scattered,) = call("inverse_permutation", [pa.chunked_array(hashes)], _OPTIONS).chunks
         if not scattered.null_count:
             return _ALL
         found[:] = memoryview(scattered.buffers()[0])[:_BITMAP]
