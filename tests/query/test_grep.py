@@ -151,7 +151,8 @@ def test_case_81_patterns_are_linear_literal_where_asked_and_refused_by_name(sto
         with pytest.raises(TraceflowError, match=re.escape(repr(pattern))) as caught:
             grep(store, pattern)
         assert (caught.value.code, caught.value.details["position"]) == ("invalid_input", at)
-    with pytest.raises(duckdb.Error, match="invalid perl operator"):  # SQL has the same syntax
+    # SQL has the same syntax; some versions of DuckDB say so before they are asked for rows
+    with pytest.raises((duckdb.Error, TraceflowError), match="invalid perl operator"):
         sql(store, "SELECT text FROM events WHERE regexp_matches(text, '(?=a)a')").fetchall()
     for text in ("error-401", "status:500", '"quoted"', "100%_done"):
         assert found(text, fixed=True) == found(text) == ["u2"]
