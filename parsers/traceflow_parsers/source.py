@@ -30,7 +30,7 @@ HEAD_BYTES = 4 << 20
 
 
 class Input(NamedTuple):
-    """One file of a source: what the parser is told of it, and its lines (opened anew at each call)."""
+    """One file of a source: what the parser is told of it, and its lines (all of them at each call)."""
 
     part: Part
     lines: Callable[[], Iterator[bytes]]

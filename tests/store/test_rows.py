@@ -19,6 +19,7 @@ from traceflow_formats.trace import TYPES, Event
 from traceflow.store.decode import decode, decode_batch, input_of
 from traceflow.store.encode import encode
 from traceflow.store.encoder import EventEncoder
+from traceflow.store.grep_index import COLUMNS
 from traceflow.store.rows import EventRow, to_batch
 from traceflow.store.schema import EVENTS, TABLES, arrow_schema
 
@@ -319,3 +320,4 @@ def test_rows_have_the_columns_of_the_schema_and_every_column_says_what_it_is() 
     assert [column.name for column in EVENTS] == list(EventRow._fields)
     assert to_batch([]).schema == arrow_schema("events")
     assert all(column.doc for columns in TABLES.values() for column in columns)
+    assert {column.name for column in EVENTS if column.packed} >= set(COLUMNS)  # `pages` reads those, and only zstd

@@ -32,7 +32,8 @@ class Column(NamedTuple):
     """One column: its Arrow type, what it means, whether it may be null, and the version that brought it.
 
     `dictionary` is for columns with few values, `statistics` for those that a scan can skip row groups by. A column
-    that is not `packed` is so small, as it is written, that compressing it takes more time than it saves room.
+    that is not `packed` is so small, as it is written, that compressing it takes more time than it saves room. What
+    `pages` reads without an engine, the columns of the grep index, is always packed.
     """
 
     name: str
