@@ -85,8 +85,8 @@ class Steps:
     def place(self, event: Event | TraceLine) -> Place | None:
         """The step of the event, or None where it is in none."""
         kind, data = event.type, event.data
-        extra: dict[str, Any] | None = data.get("extra")
-        agent: str | None = None
+        extra: Any = data.get("extra")
+        agent: Any = None
         scope: object = None  # parts of a trial and copied history never share a step with anything else
         if extra.__class__ is dict and extra:
             if extra.get("abandoned"):
@@ -115,8 +115,10 @@ class Steps:
         if kind == "tool_call_update":
             return self._result(agent, state, update)
         message = data.get("messageId")
-        # a trial may hold several sessions, and made-up ids begin anew in each
-        named = (scope, data.get("sessionId"), message) if message.__class__ is str else None
+        named = None
+        if message.__class__ is str:  # a trial may hold several sessions, and made-up ids begin anew in each
+            session = data.get("sessionId")
+            named = (scope, session if session.__class__ is str else None, message)
         if kind == "tool_call":
             place = self._acts(agent, state, named, scope)
             self._opened(agent, state, place.step, update, extra)

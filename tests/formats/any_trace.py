@@ -110,7 +110,7 @@ EXTRA = st.fixed_dictionaries(
 BESIDE = st.fixed_dictionaries(
     {},
     optional={
-        "sessionId": TEXT,
+        "sessionId": TEXT | ODD,
         "timestamp": st.sampled_from(["2026-01-01T00:00:00.000Z", "yesterday", "2026-13-01T00:00:00Z", 5]),
         "model": st.sampled_from(["m1", "m2"]),
         "messageId": st.sampled_from(["m1", "m2", "m3"]),

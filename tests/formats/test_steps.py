@@ -197,6 +197,7 @@ def test_calls_that_wait_are_counted() -> None:
         {"update": {}, "extra": []},
         {"update": {}, "extra": {"agentId": 5}, "parentToolCallId": {}},
         {"update": {"toolCallId": []}, "messageId": {}},
+        {"update": {}, "sessionId": [], "messageId": "m"},
         {"update": {"scope": []}, "extra": {"stepName": [], "copied": 1, "injected": {}}},
     ],
 )
