@@ -44,7 +44,7 @@ def content_blocks(
 
 def last_text(blocks: list[dict[str, Any]]) -> str:
     """The last text among blocks, "" where there is none: a command's exit code stands at its end."""
-    for block in reversed(blocks):
+    for block in blocks[::-1]:
         if block["type"] == "text":
             text: str = block["text"]
             return text

@@ -16,6 +16,7 @@ from traceflow_formats import jsontext
 from traceflow_formats.errors import TraceflowError
 from traceflow_formats.trace import TYPES, Event
 
+from traceflow.store import columns
 from traceflow.store.decode import decode, decode_batch, input_of
 from traceflow.store.encode import encode
 from traceflow.store.encoder import EventEncoder
@@ -291,18 +292,25 @@ def test_surrogates_are_mended_in_one_text_as_in_several() -> None:
     assert [block["text"] for block in second.data["update"]["content"]] == ["\ufffd\ufffd\ufffd", "c\ufffd", "d"]
 
 
-def nested(levels: int) -> Event:
+def nested(levels: int, place: str = "rawInput", kind: str = "tool_call") -> Event:
+    """An event with lists in lists in one member of its update."""
     value: Any = "x"
     for _ in range(levels):
         value = [value]
-    return Event("tool_call", {"update": {"rawInput": value}})
+    return Event(kind, {"update": {place: value}})
 
 
-def test_deep_data_is_kept_and_bottomless_data_refused_by_name() -> None:
-    assert decode(row_of(nested(300))).data == nested(300).data
-    with pytest.raises(TraceflowError, match=r"event 5 .tool_call. is nested too deeply") as caught:
-        encode(nested(50_000), 5)
-    assert caught.value.code == "invalid_input"
+PLACES = [("rawInput", "tool_call"), ("content", "tool_call"), ("locations", "tool_call"), ("any", "any")]
+
+
+@pytest.mark.parametrize(("place", "kind"), PLACES)
+def test_deep_data_is_kept_and_bottomless_data_refused_by_name(place: str, kind: str) -> None:
+    deep = nested(390, place, kind)
+    assert decode(row_of(deep)).data == deep.data
+    for levels in (420, 50_000):
+        with pytest.raises(TraceflowError, match=rf"event 5 .{kind}. is nested too deeply") as caught:
+            encode(nested(levels, place, kind), 5)
+        assert caught.value.code == "invalid_input"
 
 
 def test_a_row_that_encode_did_not_make_is_reported_as_corrupt() -> None:
@@ -317,7 +325,11 @@ def test_a_row_that_encode_did_not_make_is_reported_as_corrupt() -> None:
 
 
 def test_rows_have_the_columns_of_the_schema_and_every_column_says_what_it_is() -> None:
-    assert [column.name for column in EVENTS] == list(EventRow._fields)
+    names = [column.name for column in EVENTS]
+    assert names == list(EventRow._fields)
+    assert {name.lower(): at for name, at in vars(columns).items() if name.isupper()} == {
+        n: i for i, n in enumerate(names)
+    }
     assert to_batch([]).schema == arrow_schema("events")
     assert all(column.doc for columns in TABLES.values() for column in columns)
     assert {column.name for column in EVENTS if column.packed} >= set(COLUMNS)  # `pages` reads those, and only zstd

@@ -28,6 +28,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
 _KNOWN = frozenset(TYPES)
 _CHUNKS = frozenset({"user_message_chunk", "agent_message_chunk", "agent_thought_chunk"})
+_DEEPEST = 400  # levels of an event: the interpreter's own bound differs by version, and compiled code has none
 _FEW = 16  # pieces that are compared one by one; a text is hashed only where there are more
 _FACTS = frozenset({"timestamp", "extra", "_prompt"})  # they are no text, or it has been cut out
 _NESTED = frozenset({dict, list})
@@ -49,36 +50,39 @@ _TOKENS = _columns(
 _AGENT_ID, _EXIT_CODE, _TITLE, _COST = (_FRAGMENTS[name] for name in ("agent_id", "exit_code", "title", "cost_usd"))
 
 
-class _Pieces(list[str]):
+class _Pieces:
     """The strings that were cut out of one event, each once."""
 
-    __slots__ = ("_index",)
+    __slots__ = ("_index", "texts")
 
-    _index: dict[str, int]
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._index: dict[str, int] | None = None
 
     def number(self, text: str) -> int | None:
         """Which piece this string is, or None."""
-        if len(self) <= _FEW:
-            return self.index(text) if text in self else None
-        try:
-            index = self._index
-        except AttributeError:
+        texts = self.texts
+        if len(texts) <= _FEW:
+            return texts.index(text) if text in texts else None
+        index = self._index
+        if index is None:
             index = self._index = {}
-        for number in range(len(index), len(self)):
-            index.setdefault(self[number], number)
+        for number in range(len(index), len(texts)):
+            index.setdefault(texts[number], number)
         return index.get(text)
 
     def cut(self, text: str) -> Any:
         """The mark of this string in `rest`; the string becomes a piece if it is none yet."""
         if not text:
             return text
-        if not self:
-            self.append(text)
+        texts = self.texts
+        if not texts:
+            texts.append(text)
             return _FIRST_PIECE
         number = self.number(text)
         if number is None:
-            number = len(self)
-            self.append(text)
+            number = len(texts)
+            texts.append(text)
         return _piece(number)
 
     def known(self, text: str) -> Any:
@@ -90,7 +94,7 @@ class _Pieces(list[str]):
         """The mark of this string in `raw_input`, where pieces stand in order."""
         if not text:
             return text
-        self.append(text)
+        self.texts.append(text)
         return _PIECE
 
 
@@ -172,11 +176,12 @@ def _cut_texts(kind: str, data: dict[str, Any], update: Any, row: _Row, out: dic
     prompt = data.get("_prompt")
     if prompt.__class__ is dict and prompt.get("text").__class__ is str:
         out["_prompt"] = {**prompt, "text": pieces.cut(prompt["text"])}
-    if len(pieces) == 1:
-        row[at.TEXT] = pieces[0]
-    elif pieces:
-        row[at.TEXT] = "\n".join(pieces)
-        row[at.TEXT_PARTS] = list(accumulate([len(piece) + 1 for piece in pieces[:-1]]))
+    texts = pieces.texts
+    if len(texts) == 1:
+        row[at.TEXT] = texts[0]
+    elif texts:
+        row[at.TEXT] = "\n".join(texts)
+        row[at.TEXT_PARTS] = list(accumulate([len(text) + 1 for text in texts[:-1]]))
 
 
 _TWO = {f"{n:02d}": n * 1_000_000 for n in range(60)}  # seconds as they are written -> microseconds
@@ -330,7 +335,7 @@ def _message(row: _Row, message: Any, pieces: _Pieces) -> Any:
 
 
 def _known(_: _Row, value: Any, pieces: _Pieces) -> Any:
-    return _cut_all(value, pieces.known) if pieces else value
+    return _cut_all(value, pieces.known) if pieces.texts else value
 
 
 def _entries(_: _Row, entries: Any, pieces: _Pieces) -> Any:
@@ -341,10 +346,15 @@ def _blocks(_: _Row, content: Any, pieces: _Pieces) -> Any:
     return _content(content, pieces)
 
 
-def _content(value: Any, pieces: _Pieces) -> Any:
-    """A content block, or a list of them, with its texts cut out; other strings stay."""
+def _content(value: Any, pieces: _Pieces, deepest: int = _DEEPEST) -> Any:
+    """A content block, or a list of them, with its texts cut out; other strings stay.
+
+    Raises RecursionError for one of more levels than `deepest`.
+    """
+    if not deepest:
+        raise RecursionError
     if value.__class__ is list:
-        return [_content(item, pieces) for item in value]
+        return [_content(item, pieces, deepest - 1) for item in value]
     if value.__class__ is not dict:
         return value
     out = value.copy()
@@ -353,7 +363,7 @@ def _content(value: Any, pieces: _Pieces) -> Any:
             out["text"] = pieces.cut(text)
             return out
         if (inner := value.get("content")).__class__ is dict:
-            out["content"] = _content(inner, pieces)
+            out["content"] = _content(inner, pieces, deepest - 1)
             return out
     for key, item in value.items():
         if key == "type":
@@ -364,7 +374,7 @@ def _content(value: Any, pieces: _Pieces) -> Any:
             elif key == "path":
                 out[key] = pieces.known(item)
         elif key == "content":
-            out[key] = _content(item, pieces)
+            out[key] = _content(item, pieces, deepest - 1)
     return out
 
 
@@ -388,23 +398,27 @@ _UPDATE: dict[str, Any] = {
 }
 
 
-def _cut_all(value: Any, cut: Callable[[str], Any]) -> Any:
-    kind = value.__class__
+def _cut_all(value: Any, cut: Callable[[str], Any], deepest: int = _DEEPEST) -> Any:
+    """A value with all its strings cut out. Raises RecursionError for one of more levels than `deepest`."""
+    if not deepest:
+        raise RecursionError
+    kind, deepest = value.__class__, deepest - 1
     if kind is dict:
         return {
-            key: cut(item) if item.__class__ is str else _cut_all(item, cut) if item.__class__ in _NESTED else item
-            for key, item in value.items()
+            k: cut(v) if v.__class__ is str else _cut_all(v, cut, deepest) if v.__class__ in _NESTED else v
+            for k, v in value.items()
         }
     if kind is list:
         return [
-            cut(item) if item.__class__ is str else _cut_all(item, cut) if item.__class__ in _NESTED else item
-            for item in value
+            cut(v) if v.__class__ is str else _cut_all(v, cut, deepest) if v.__class__ in _NESTED else v for v in value
         ]
     return cut(value) if kind is str else value
 
 
 def _tame(value: Any, depth: int) -> Any:
     """The value with what orjson refuses made acceptable; integers keep their digits."""
+    if depth > _DEEPEST:
+        raise RecursionError
     if value.__class__ is int:
         return value if _INT_MIN <= value <= _INT_MAX else orjson.Fragment(str(value).encode())
     if isinstance(value, str):

@@ -51,11 +51,15 @@ class EventEncoder:
         failed: list[TraceflowError] = []
         while True:
             some: list[Event | TraceLine] = []
+            failure: Exception | None = None
             try:
                 some.extend(islice(source, few))  # one kind of work at a time suits the caches: a tenth of an import
-            finally:  # what comes before a failure of the source counts
-                rows = self._rows(some, refused or failed.append)
-                yield rows
+            except Exception as error:  # what comes before a failure of the source counts
+                failure = error
+            rows = self._rows(some, refused or failed.append)
+            yield rows
+            if failure is not None:
+                raise failure
             if failed:
                 raise failed[0]
             if len(some) < few:

@@ -85,7 +85,7 @@ class CodexStdout(JsonLineParser):
             "error": self._error,
         }
         self._run = 0
-        self._thread: str | None = None
+        self._thread_id: str | None = None
         self._calls = 0
         self._call: str | None = None  # the model call that is speaking, as far as the order of items tells
         self._said = ""  # the type of its last item
@@ -128,12 +128,12 @@ class CodexStdout(JsonLineParser):
         self._open.clear()
         self._plans.clear()
         if isinstance(thread, str) and thread:
-            if self._thread is None:
+            if self._thread_id is None:
                 self.report.session_id = self.emit.session_id = thread
-            elif thread != self._thread and self._usage is not None:
+            elif thread != self._thread_id and self._usage is not None:
                 self._finished.append(self._usage)
                 self._usage = None
-            self._thread = thread
+            self._thread_id = thread
         return Line.PARSED
 
     def _turn_started(self, record: dict[str, Any]) -> Line:

@@ -435,5 +435,5 @@ def _media_after(parts: list[dict[str, Any]], at: int) -> list[dict[str, Any]]:
 
 def _is_returned(parts: list[dict[str, Any]], at: int) -> bool:
     """Whether a tool returned the media part at this place, and no person gave it."""
-    before: dict[str, Any] = next((part for part in reversed(parts[:at]) if media_block(part) is None), {})
+    before: dict[str, Any] = next((part for part in parts[:at][::-1] if media_block(part) is None), {})
     return response_of(before) is not None
