@@ -46,7 +46,10 @@ class CompiledModules(BuildHookInterface):  # type: ignore[type-arg]
         command = [sys.executable, "-c", _COMPILE, json.dumps(sorted(modules)), str(out)]
         done = subprocess.run(command, cwd=source, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode:
-            raise RuntimeError(f"the modules could not be compiled:\n{done.stdout[-4000:]}")
+            needed = (
+                "That takes a C compiler and Python's headers; without HATCH_BUILD_HOOKS_ENABLE nothing is compiled."
+            )
+            raise RuntimeError(f"{done.stdout[-4000:]}\nThe modules could not be compiled. {needed}")
         for path in (out / "lib").rglob("*"):
             if path.is_file():
                 build_data["force_include"][str(path)] = path.relative_to(out / "lib").as_posix()
