@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 
 __all__ = ["CollectingSeldom"]
 
@@ -10,12 +11,27 @@ _NEW = 100_000  # objects that are made between two looks; Python's own 700 are 
 
 
 class CollectingSeldom:
-    """Looks for cycles less often while its block runs, unless the program looks less often still, or never."""
+    """Looks for cycles less often while its block runs, unless the program looks less often still, or never.
+
+    Blocks may overlap, in one thread or several: the program's own setting is back after the last of them.
+    """
+
+    _lock = threading.Lock()
+    _running = 0
+    _before = (0, 0, 0)
 
     def __enter__(self) -> None:
-        self._before = gc.get_threshold()
-        if 0 < self._before[0] < _NEW:
-            gc.set_threshold(_NEW, 20, 20)
+        kind = CollectingSeldom
+        with kind._lock:
+            kind._running += 1
+            if kind._running == 1:
+                kind._before = gc.get_threshold()
+                if 0 < kind._before[0] < _NEW:
+                    gc.set_threshold(_NEW, 20, 20)
 
     def __exit__(self, *_: object) -> None:
-        gc.set_threshold(*self._before)
+        kind = CollectingSeldom
+        with kind._lock:
+            kind._running -= 1
+            if not kind._running:
+                gc.set_threshold(*kind._before)
