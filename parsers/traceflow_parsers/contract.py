@@ -139,7 +139,10 @@ class JsonLineParser(Parser):
             self._noise()
             return self.emit.drain()
         self.raw = line
-        outcome = self.record(record)
+        try:
+            outcome = self.record(record)
+        except RecursionError:
+            return self._bottomless()
         if outcome is _PARSED:
             counts.parsed += 1
         elif outcome is _DUPLICATE:
@@ -151,6 +154,14 @@ class JsonLineParser(Parser):
             if not isinstance(name, str):
                 self._noise()
         return self.emit.drain() if self.emit.ready else []
+
+    def _bottomless(self) -> list[Event]:
+        """A record nested more deeply than it can be worked on: counted as malformed."""
+        report = self.report
+        report.lines.malformed += 1
+        report.malformed(report.line, report.byte)
+        self.emit.left_out()
+        return self.emit.drain()
 
     def _refused(self, line: bytes) -> list[Event]:
         """Take a line that orjson cannot read: blank, in need of repair, or malformed."""

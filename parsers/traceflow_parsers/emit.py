@@ -155,7 +155,7 @@ class Emitter:
             "status": status,
         }
         if raw_input is not None:
-            update["rawInput"] = self._bounded(raw_input)
+            update["rawInput"] = self.bounded(raw_input)
         if shown.content:
             update["content"] = shown.content
         if shown.locations:
@@ -197,7 +197,7 @@ class Emitter:
                 block if block.get("type") == "diff" else {"type": "content", "content": block} for block in content
             ]
         if raw_output is not None:
-            update["rawOutput"] = self._bounded(raw_output)
+            update["rawOutput"] = self.bounded(raw_output)
         event = self._event("tool_call_update", {"update": update}, time, None, message_id, extra)
         key = call_id if self.agent_id is None else (self.agent_id, call_id)
         if key in self._open:
@@ -291,9 +291,7 @@ class Emitter:
         """The calls that still wait for a result: (agent id, call id)."""
         return [(None, key) if isinstance(key, str) else key for key in self._open]
 
-    # -- inside ------------------------------------------------------------------------------------------
-
-    def _bounded(self, value: Any) -> Any:
+    def bounded(self, value: Any) -> Any:
         """The value, unless it is nested more deeply than a trace could be written: then it is left out and said.
 
         Values come from strangers, and what one can read another cannot write again.
@@ -304,23 +302,27 @@ class Emitter:
             if item.__class__ is dict or item.__class__ is list:
                 for deeper in item.values() if item.__class__ is dict else item:
                     if deeper.__class__ is dict or deeper.__class__ is list:
-                        return self._measured(value)
+                        if not too_deep(value):
+                            return value
+                        self.left_out()
+                        return {}
         return value
+
+    def left_out(self) -> None:
+        """Say that something nested too deeply was left out of the line in hand."""
+        line = self.report.line
+        self.report.warn("nested_too_deeply", "a value nested more deeply than can be written was left out")
+        self.loss("nested_too_deeply", 1, self.report.path, [line] if line else [])
+
+    # -- inside ------------------------------------------------------------------------------------------
 
     def _counts(self, usage: dict[str, Any]) -> dict[str, Any]:
         """The counts of a call or run; only `extra` may hold more than numbers."""
         extra = usage.get("extra")
         if extra is None:
             return usage
-        bounded = self._bounded(extra)
+        bounded = self.bounded(extra)
         return usage if bounded is extra else {**usage, "extra": bounded}
-
-    def _measured(self, value: Any) -> Any:
-        if not too_deep(value):
-            return value
-        self.report.warn("nested_too_deeply", "a value nested more deeply than can be written was left out")
-        self.loss("nested_too_deeply", 1, self.report.path, [self.report.line])
-        return {}
 
     def _turn(self, message_id: str | None) -> None:
         """A model call speaks: the usage of the agent's call before it is final now."""
@@ -375,7 +377,7 @@ class Emitter:
         for name, value in extra.items():
             if value is not None:
                 nested = value.__class__ is dict or value.__class__ is list
-                stated[name] = self._bounded(value) if nested else value
+                stated[name] = self.bounded(value) if nested else value
         return stated
 
 

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from traceflow_formats.errors import TraceflowError
+from traceflow_formats.jsontext import too_deep
 from traceflow_formats.trace import GATEWAY_SEQ, Event, TraceLine, as_trace_line
 
 from .contract import JsonLineParser, Line, Parser, Part
+from .emit import Emitter
 from .source import Source, file_input
 
 __all__ = ["FOREIGN_VERSIONS", "AtifParser", "TraceParser", "atif_source", "is_atif", "is_trace", "trace_source"]
@@ -36,6 +38,17 @@ def is_atif(records: Sequence[dict[str, Any]]) -> bool:
     return isinstance(records[0].get("agent"), dict) and isinstance(records[0].get("steps"), list)
 
 
+def _bounded(data: dict[str, Any], emit: Emitter) -> dict[str, Any]:
+    """The data of an event, without the values in it that are nested more deeply than they could be written again."""
+    if not too_deep(data):
+        return data
+    out: dict[str, Any] = {}
+    for key, value in data.items():
+        parts = key in ("update", "_prompt") and isinstance(value, dict)
+        out[key] = {name: emit.bounded(item) for name, item in value.items()} if parts else emit.bounded(value)
+    return out
+
+
 class TraceParser(JsonLineParser):
     """A parsed trace, line by line. Gateway lines keep their place at the end and their `source`."""
 
@@ -56,7 +69,7 @@ class TraceParser(JsonLineParser):
         if line.seq < GATEWAY_SEQ:
             self._next = line.seq + 1
         self._learn(line)
-        self._take(Event(line.type, line.data))
+        self._take(Event(line.type, _bounded(line.data, self.emit)))
         return Line.PARSED
 
     def feed(self, line: bytes) -> list[Event]:
@@ -131,7 +144,9 @@ class AtifParser(Parser):
         self.report.version = agent["version"]
         session = document.get("session_id")
         self.report.session_id = session if isinstance(session, str) else None
-        return list(events_of(document))
+        events = [Event(event.type, _bounded(event.data, self.emit)) for event in events_of(document)]
+        self.emit.finish()
+        return events + self.emit.drain()
 
 
 def _source(path: Path, kind: str, make: Callable[[], Parser]) -> Source:

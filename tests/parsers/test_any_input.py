@@ -6,6 +6,7 @@ a few rounds. `TRACEFLOW_FUZZ_FROM` is the first seed, so that another run is of
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import random
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from traceflow_formats import jsontext
 from traceflow_formats.atif import strict_problems, trajectory
 from traceflow_formats.errors import TraceflowError
 from traceflow_parsers.contract import Part
@@ -26,7 +28,20 @@ RECORDINGS = Path(__file__).parents[2] / "fixtures" / "recordings"
 SECONDS = float(os.environ.get("TRACEFLOW_FUZZ_SECONDS", "0"))
 FIRST = int(os.environ.get("TRACEFLOW_FUZZ_FROM", "0"))
 ROUNDS = 12
-_WRONG: list[Any] = [None, True, 0, -1, 1e300, "", "x" * 300, "\ud83d", [], [[]], {}, {"type": "text"}, 2**70]
+
+
+def deep(levels: int) -> Any:
+    """Objects in objects: orjson reads 1,024 levels and writes 254."""
+    value: Any = 1
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+_WRONG: list[Any] = [
+    *(None, True, 0, -1, 1e300, "", "x" * 300, "\ud83d", [], [[]], {}, {"type": "text"}, 2**70),
+    *(deep(300), deep(700)),
+]
 
 
 def inputs() -> Iterator[tuple[str, Harness, str, Path]]:
@@ -126,6 +141,8 @@ def check(harness: Harness, kind: str, data: bytes, path: Path) -> None:
     assert lines.read == lines.parsed + lines.unknown + lines.malformed + lines.duplicate
     document = trajectory(events)
     assert document == {} or not list(strict_problems(document))
+    for event in events:
+        jsontext.dumps(event.data)
 
 
 @pytest.mark.parametrize(("name", "harness", "kind", "source"), INPUTS, ids=[name for name, *_ in INPUTS])
@@ -142,6 +159,47 @@ def test_spoiled_input_is_survived(name: str, harness: Harness, kind: str, sourc
         except Exception as error:
             raise AssertionError(f"{name}, seed {seed}: {error!r}") from error
         seed += 1
+
+
+def places(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The places of a record, three levels of them; the first item stands for a list."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    for key, item in inner:
+        yield (*at, key)
+        if len(at) < 2:
+            yield from places(item, (*at, key))
+
+
+@pytest.mark.parametrize(("name", "harness", "kind", "source"), INPUTS, ids=[name for name, *_ in INPUTS])
+def test_a_value_without_bottom_is_left_out_at_any_place(
+    name: str, harness: Harness, kind: str, source: Path, tmp_path: Path
+) -> None:
+    data, seen, target = source.read_bytes(), set(), tmp_path / source.name
+    lines = [data] if data.startswith(b"{\n") else data.split(b"\n")
+    for number, line in enumerate(lines):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        for at in list(places(record)):
+            if (sort := (record.get("type"), at)) in seen:
+                continue
+            seen.add(sort)
+            wrong = copy.deepcopy(record)
+            here = wrong
+            for key in at[:-1]:
+                here = here[key]
+            here[at[-1]] = deep(700)
+            try:
+                check(
+                    harness,
+                    kind,
+                    b"\n".join([*lines[:number], json.dumps(wrong).encode(), *lines[number + 1 :]]),
+                    target,
+                )
+            except Exception as error:
+                raise AssertionError(f"{at} of line {number}: {error!r}") from error
+    assert seen
 
 
 def test_every_harness_is_fuzzed_on_both_of_its_sources() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from traceflow_formats import jsontext
 from traceflow_formats.atif import strict_problems, trajectory
 from traceflow_formats.errors import TraceflowError
 from traceflow_parsers.detect import open_file
@@ -16,8 +17,17 @@ from traceflow_parsers.detect import open_file
 from traceflow.store.encoder import EventEncoder
 
 RECORDINGS = Path(__file__).parents[2] / "fixtures" / "recordings"
-WRONG: list[Any] = [None, True, 7, 1e300, "x\ud83d", [], [["a"]], {}, {"type": "text"}, 2**70]
 _DEPTH = 7
+
+
+def deep(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+WRONG: list[Any] = [None, True, 7, 1e300, "x\ud83d", [], [["a"]], {}, {"type": "text"}, 2**70, deep(300), deep(700)]
 
 
 def places(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
@@ -51,6 +61,8 @@ def check(path: Path) -> None:
         return
     document = trajectory(events)
     assert document == {} or not list(strict_problems(document))
+    for event in events:
+        jsontext.dumps(event.data)
     encoder = EventEncoder("j", "t")
     refused: list[TraceflowError] = []
     rows = [row for some in encoder.rows(events, refused.append) for row in some]

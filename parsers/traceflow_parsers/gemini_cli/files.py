@@ -180,6 +180,8 @@ def _document(data: bytes) -> dict[str, Any] | None:
             value = jsontext.loads(data, exact=True)
     except ValueError:
         return None
+    if jsontext.too_deep(value):  # what cannot be written again is left as it stands, and each message judged by itself
+        return None
     return value if isinstance(value, dict) and isinstance(value.get("messages"), list) else None
 
 
