@@ -1,8 +1,8 @@
 """Compiles the modules that see every event, where a wheel is built with HATCH_BUILD_HOOKS_ENABLE=1.
 
 Without it a wheel is pure Python and runs everywhere. Which modules are compiled is in pyproject.toml. mypyc makes C of
-them and setuptools what Python loads; both are needed for the build alone. The modules themselves stay in the wheel as
-they are: tracebacks show them, and the next build begins from them.
+them and setuptools what Python loads; both are needed for the build alone. The modules themselves stay in the wheel
+beside them, so that tracebacks show their lines.
 """
 
 from __future__ import annotations

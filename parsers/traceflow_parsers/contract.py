@@ -141,7 +141,7 @@ class JsonLineParser(Parser):
         self.raw = line
         try:
             outcome = self.record(record)
-        except RecursionError:
+        except RecursionError:  # no use to look at the record now: parsers take members out
             return self._bottomless()
         if outcome is _PARSED:
             counts.parsed += 1

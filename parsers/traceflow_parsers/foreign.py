@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from traceflow_formats.errors import TraceflowError
-from traceflow_formats.jsontext import too_deep
+from traceflow_formats.jsontext import MAX_DEPTH, too_deep
 from traceflow_formats.trace import GATEWAY_SEQ, Event, TraceLine, as_trace_line
 
 from .contract import JsonLineParser, Line, Parser, Part
@@ -38,14 +38,15 @@ def is_atif(records: Sequence[dict[str, Any]]) -> bool:
     return isinstance(records[0].get("agent"), dict) and isinstance(records[0].get("steps"), list)
 
 
-def _bounded(data: dict[str, Any], emit: Emitter) -> dict[str, Any]:
+def _bounded(data: dict[str, Any], emit: Emitter, parts: tuple[str, ...] = ("update", "_prompt")) -> dict[str, Any]:
     """The data of an event, without the values in it that are nested more deeply than they could be written again."""
-    if not too_deep(data):
-        return data
-    out: dict[str, Any] = {}
+    out = data
     for key, value in data.items():
-        parts = key in ("update", "_prompt") and isinstance(value, dict)
-        out[key] = {name: emit.bounded(item) for name, item in value.items()} if parts else emit.bounded(value)
+        kind = value.__class__
+        if kind is dict or kind is list:
+            kept = _bounded(value, emit, ()) if key in parts and kind is dict else emit.bounded(value)
+            if kept is not value:
+                out = {**out, key: kept}
     return out
 
 
@@ -69,7 +70,8 @@ class TraceParser(JsonLineParser):
         if line.seq < GATEWAY_SEQ:
             self._next = line.seq + 1
         self._learn(line)
-        self._take(Event(line.type, _bounded(line.data, self.emit)))
+        deep = self.raw.count(b"{") + self.raw.count(b"[") > MAX_DEPTH  # quicker than a look into every event
+        self._take(Event(line.type, _bounded(line.data, self.emit) if deep else line.data))
         return Line.PARSED
 
     def feed(self, line: bytes) -> list[Event]:
@@ -144,8 +146,10 @@ class AtifParser(Parser):
         self.report.version = agent["version"]
         session = document.get("session_id")
         self.report.session_id = session if isinstance(session, str) else None
-        events = [Event(event.type, _bounded(event.data, self.emit)) for event in events_of(document)]
-        self.emit.finish()
+        events = list(events_of(document))
+        if too_deep(document):
+            events = [Event(event.type, _bounded(event.data, self.emit)) for event in events]
+            self.emit.finish()
         return events + self.emit.drain()
 
 
