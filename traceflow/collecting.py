@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-import threading
+from _thread import allocate_lock  # `threading` would be loaded by commands that need to start quickly
 
 __all__ = ["CollectingSeldom"]
 
@@ -16,7 +16,7 @@ class CollectingSeldom:
     Blocks may overlap, in one thread or several: the program's own setting is back after the last of them.
     """
 
-    _lock = threading.Lock()
+    _lock = allocate_lock()
     _running = 0
     _before = (0, 0, 0)
 
